@@ -1,0 +1,21 @@
+"""Every error a user can meet. Each message says what is wrong, where, and what to do next."""
+
+
+class OrderlessError(Exception):
+    """The parent of all errors that this library raises on purpose."""
+
+
+class ShapeError(OrderlessError, ValueError):
+    """Two sizes that must agree do not."""
+
+
+class ValueRangeError(OrderlessError, ValueError):
+    """A number lies where the mathematics does not hold: a rate that grows, a NaN, a negative step."""
+
+
+class DtypeError(OrderlessError, TypeError):
+    """A tensor has a dtype, or lies on a device, that the operation cannot use."""
+
+
+class FormUnavailable(OrderlessError, RuntimeError):
+    """A form of an operator was asked for by name and cannot run this call."""

@@ -1,0 +1,2 @@
+"""Placeholder while the real one is written."""
+from orderless.ops.reference import solve

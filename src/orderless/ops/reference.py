@@ -1,0 +1,94 @@
+"""The specification of `vi_scan`: a loop over time that reads like the equations.
+
+    h[t] = exp(A step[t]) h[t-1]  +  (integral of exp(A s) over [0, step[t]]) u[t]
+    u[t] = write[t] x[t]  +  field_write[t] field[t]
+    y[t] = read[t] h[t]
+
+for every variable, with h = (h_h, h_v). Under feedback the deviations from the mean over the
+variables evolve so, and the mean evolves with the generator of the mean mode in place of A.
+"""
+
+import torch
+from torch import Tensor
+
+from orderless.ops.recurrence import Recurrence
+from orderless.ops.zero_order_hold import Block, Generator, hold, transition
+
+Pair = tuple[Tensor, Tensor]  # (h_h, h_v), each [B,V,N,H,P] with D = H P
+
+
+def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
+    """Outputs [B,V,T,D] and the state after the last time step [B,V,2,N,D]."""
+    heads, time = r.step.shape[-1], r.x.shape[2]
+    x = r.x.unflatten(-1, (heads, -1))
+    field = None if r.field is None else r.field.unflatten(-1, (heads, -1))
+    own = _coefficients(r.generator, r.step)
+    mean = None if r.mean_generator is None else _coefficients(r.mean_generator, r.step)
+
+    h = tuple(r.state.unflatten(-1, (heads, -1)).unbind(2))
+    outputs = []
+    for t in range(time):
+        u = _times(_at(r.write, 2, t), x[:, :, t])
+        if field is not None:
+            u = _add(u, _times(_at(r.field_write, 1, t).unsqueeze(1), field[:, None, t]))
+        if mean is None:
+            h = _advance(_at_time(own, t), h, u)
+        else:
+            h_mean, u_mean = _mean(h, r.weight), _mean(u, r.weight)
+            deviation = _advance(_at_time(own, t), _subtract(h, h_mean), _subtract(u, u_mean))
+            h = _add(deviation, _advance(_at_time(mean, t), h_mean, u_mean))
+        outputs.append(_read(_at(r.read, 2, t), h))
+    return torch.stack(outputs, dim=2).flatten(-2), torch.stack(h, dim=2).flatten(-2)
+
+
+def _advance(coefficients: tuple[Block, Block], h: Pair, u: Pair) -> Pair:
+    e, phi = coefficients
+    return (
+        e.h * h[0] + phi.h * u[0],
+        e.v * h[1] + e.vh * h[0] + phi.v * u[1] + phi.vh * u[0],
+    )
+
+
+def _coefficients(generator: Generator, step: Tensor) -> tuple[Block, Block]:
+    """exp(A step) and its integral for every time, [B,T,1,N,H,1]: none of it depends on the state."""
+
+    def over_variables(block: Block) -> Block:
+        return Block(*(part.transpose(-1, -2)[:, :, None, :, :, None] for part in block))
+
+    return over_variables(transition(generator, step)), over_variables(hold(generator, step))
+
+
+def _at(value: Tensor, axis: int, t: int) -> Tensor:
+    return value.select(axis, t if value.shape[axis] > 1 else 0)
+
+
+def _at_time(coefficients: tuple[Block, Block], t: int) -> tuple[Block, Block]:
+    e, phi = (Block(*(_at(part, 1, t) for part in block)) for block in coefficients)
+    return e, phi
+
+
+def _times(weights: Tensor, signal: Tensor) -> Pair:
+    """weights [B,V,2,N] and a signal [B,V,H,P]: the pair of inputs, each [B,V,N,H,P]."""
+    h, v = weights[..., None, None].unbind(2)
+    signal = signal.unsqueeze(2)
+    return h * signal, v * signal
+
+
+def _read(weights: Tensor, h: Pair) -> Tensor:
+    read_h, read_v = weights[..., None, None].unbind(2)
+    return (read_h * h[0] + read_v * h[1]).sum(2)
+
+
+def _mean(pair: Pair, weight: Tensor) -> Pair:
+    def mean(part: Tensor) -> Tensor:
+        return torch.einsum("bv,bvnhp->bnhp", weight, part).unsqueeze(1)
+
+    return mean(pair[0]), mean(pair[1])
+
+
+def _add(a: Pair, b: Pair) -> Pair:
+    return a[0] + b[0], a[1] + b[1]
+
+
+def _subtract(a: Pair, b: Pair) -> Pair:
+    return a[0] - b[0], a[1] - b[1]
