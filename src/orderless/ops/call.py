@@ -214,7 +214,9 @@ def _check_values(call: ScanCall) -> None:
 
 def _check_finite(name: str, value: Tensor) -> None:
     if not bool(value.isfinite().all()):
-        raise ValueRangeError(f"`{name}` holds {_worst(value, value.isfinite())}; it must be finite.")
+        raise ValueRangeError(
+            f"`{name}` holds {_worst(value, value.isfinite())}; it must be finite."
+        )
 
 
 def _worst(value: Tensor, good: Tensor) -> str:
@@ -229,9 +231,7 @@ def _generators(call: ScanCall) -> list[tuple[str, Generator]]:
 
 
 def _named_tensors(call: ScanCall) -> list[tuple[str, Tensor]]:
-    names = (
-        "step write read field field_write skip gate state members observed".split()
-    )
+    names = "step write read field field_write skip gate state members observed".split()
     found: list[tuple[str, Any]] = [(name, getattr(call, name)) for name in names]
     for name, generator in _generators(call):
         found += [(f"{name}.{part}", getattr(generator, part)) for part in ("h", "v", "vh")]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from orderless.ops.recurrence import Recurrence
-from orderless.ops.trajectory import shared_trajectory
+from orderless.ops.trajectory import shared_part
 from orderless.ops.zero_order_hold import Block, hold, transition
 
 
@@ -44,11 +44,10 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     last_v = last_v + torch.einsum("bthn,bvhn,bvthp->bvnhp", left.vh, write[0], x)
     y, state = y.flatten(-2), torch.stack((last_h, last_v), dim=2).flatten(-2)
 
-    shared = shared_trajectory(r)
-    if shared is not None:
-        y = y + torch.einsum("bvkn,btknd->bvtd", r.read.squeeze(2), shared)
-        state = state + shared[:, None, -1]
-    return y, state
+    if r.field is None and r.mean_generator is None:
+        return y, state
+    shared_y, shared_state = shared_part(r)
+    return y + shared_y, state + shared_state
 
 
 def _written(phi: Block, write: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,17 +18,23 @@ from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 CHUNK = 16  # times solved together; the work per time grows with it, the number of calls falls
 
 
-def shared_trajectory(r: Recurrence) -> Tensor | None:
-    """z at every time, [B,T,2,N,D]; None when nothing is shared."""
-    if r.field is None and r.mean_generator is None:
-        return None
+def shared_part(r: Recurrence) -> tuple[Tensor, Tensor]:
+    """What z adds to the outputs [B,V,T,D] and to the last state [B,1,2,N,D]."""
+    z = _shared_trajectory(r)
+    read = r.read.expand(-1, -1, r.x.shape[2], -1, -1)
+    y = read.flatten(-2).transpose(1, 2) @ z.flatten(2, 3)  # [B,T,V,2N] [B,T,2N,D]
+    return y.transpose(1, 2), z[:, -1].unsqueeze(1)
+
+
+def _shared_trajectory(r: Recurrence) -> Tensor:
+    """z at every time, [B,T,2,N,D]."""
     batch, _, time, channels = r.x.shape
     states = r.generator.h.shape[-1]
-    zero = r.x.new_zeros(batch, 2, states, channels)
     from_field = None
     if r.field is not None:
         from_field = r.field_write.unsqueeze(-1) * r.field[:, :, None, None]
     if r.mean_generator is None:
+        zero = r.x.new_zeros(batch, 2, states, channels)
         return trajectory(r.generator, r.step, from_field, zero)
     write = r.write.expand(-1, -1, time, -1, -1)
     from_own = torch.einsum("bv,bvtkn,bvtd->btknd", r.weight, write, r.x)
