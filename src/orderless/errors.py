@@ -19,3 +19,15 @@ class DtypeError(OrderlessError, TypeError):
 
 class FormUnavailable(OrderlessError, RuntimeError):
     """A form of an operator was asked for by name and cannot run this call."""
+
+
+class ModelFileError(OrderlessError, ValueError):
+    """A saved model or checkpoint is damaged, foreign, or belongs to something else."""
+
+
+class NothingToCertify(OrderlessError, ValueError):
+    """A model holds no layer whose dynamics a certificate could describe."""
+
+
+class DataError(OrderlessError, ValueError):
+    """A table, an array or a file cannot be read as a multivariate series."""
