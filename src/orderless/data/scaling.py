@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# A spread this far below the size of the values is rounding of a constant, not a signal.
+ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Scaler:
@@ -14,11 +17,11 @@ class Scaler:
 
     def apply(self, values: np.ndarray) -> np.ndarray:
         """Values [..., variable, time] in units of the scale, around zero."""
-        raise NotImplementedError
+        return (values - self.mean) / self.scale
 
     def undo(self, values: np.ndarray) -> np.ndarray:
         """The inverse of `apply`."""
-        raise NotImplementedError
+        return values * self.scale + self.mean
 
 
 def fit_scaler(values: np.ndarray, observed: np.ndarray) -> Scaler:
@@ -27,4 +30,15 @@ def fit_scaler(values: np.ndarray, observed: np.ndarray) -> Scaler:
     Pass the training part only: nothing here knows where it ends. A variable that is constant, or
     seen once, has scale 1; one never seen has mean 0 and scale 1.
     """
-    raise NotImplementedError
+    seen = np.where(observed, values, 0.0).astype(np.float64)
+    count = np.maximum(observed.sum(-1, keepdims=True), 1)
+    # In units of the largest entry neither the sum nor the squares can overflow.
+    largest = np.abs(seen).max(-1, keepdims=True, initial=0.0)
+    unit = np.where(largest > 0, largest, 1.0)
+    seen = seen / unit
+    mean = seen.sum(-1, keepdims=True) / count
+    spread = np.where(observed, seen - mean, 0.0)
+    deviation = np.sqrt((spread**2).sum(-1, keepdims=True) / count)
+    scale = deviation * unit
+    usable = (deviation > ROUNDING) & (scale > 0)
+    return Scaler(mean * unit, np.where(usable, scale, 1.0))

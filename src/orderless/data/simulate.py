@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from orderless.errors import ValueRangeError
+
 
 def plant(
     seed: int = 0,
@@ -24,7 +26,17 @@ def plant(
     `mixed_signs` flips the gains of every sensor at random: then the mean over sensors holds
     nothing of the drive, and pooling has nothing to find.
     """
-    raise NotImplementedError
+    random = np.random.default_rng(seed)
+    profile = _autoregression(random, 0.95, period, (steps, 1))
+    drive = _autoregression(random, 0.98, 1, (steps, 1))
+    gains = random.uniform(0.7, 1.3, (2, sensors))
+    offsets = random.normal(0.0, 2.0, sensors)
+    own = 0.5 * _autoregression(random, 0.7, 1, (steps, sensors))
+    noise = 0.6 * random.standard_normal((steps, sensors))
+    if mixed_signs:
+        gains = gains * random.choice([-1.0, 1.0], sensors)
+    values = offsets + gains[0] * profile + 0.5 * gains[1] * drive + own + noise
+    return values, _names("sensor", sensors)
 
 
 def small_world_var(
@@ -39,10 +51,21 @@ def small_world_var(
 ) -> tuple[np.ndarray, list[str], np.ndarray]:
     """A VAR(1) process on a Watts-Strogatz graph: values [time, variable], names, adjacency.
 
-    x[t] = self_weight x[t - 1] + neighbour_weight (mean of the neighbours at t - 1) + white noise.
-    Stable for self_weight + neighbour_weight < 1. `adjacency` is symmetric and boolean.
+    x[t] = self_weight x[t - 1] + neighbour_weight (mean of the neighbours at t - 1) + white noise,
+    begun 200 steps before the first value returned. Stable for |self_weight| + |neighbour_weight|
+    below 1. `adjacency` is symmetric and boolean.
     """
-    raise NotImplementedError
+    random = np.random.default_rng(seed)
+    adjacency = _small_world(random, variables, neighbours, rewire)
+    weights = adjacency / np.maximum(adjacency.sum(1, keepdims=True), 1)
+    transition = self_weight * np.eye(variables) + neighbour_weight * weights
+    state, warm_up = np.zeros(variables), 200
+    values = np.empty((steps, variables))
+    for t, noise in enumerate(random.standard_normal((warm_up + steps, variables))):
+        state = transition @ state + noise
+        if t >= warm_up:
+            values[t - warm_up] = state
+    return values, _names("variable", variables), adjacency
 
 
 def faulty_plant(
@@ -56,10 +79,37 @@ def faulty_plant(
     """The plant with injected faults: train and test [time, sensor], labels [time, sensor], names.
 
     Faults of the test part, in turn: a spike, a stuck sensor, a shift of level, a burst of noise,
-    a sensor that no longer follows the drive. They do not overlap. `labels` is True where a sensor
-    is at fault; `labels.any(1)` says when anything is. Training data has none.
+    a sensor that no longer follows the others. Each has its own stretch of time and does not
+    overlap the next. `labels` is True where a sensor is at fault; `labels.any(1)` says when
+    anything is. Training data has none.
     """
-    raise NotImplementedError
+    stretch = test_steps // max(faults, 1)
+    if stretch < 8:
+        raise ValueRangeError(
+            f"{faults} faults do not fit in {test_steps} steps; allow at least 8 steps for each."
+        )
+    values, names = plant(seed, sensors=sensors, steps=train_steps + test_steps)
+    random = np.random.default_rng([seed, 1])
+    train, test = values[:train_steps], values[train_steps:].copy()
+    labels = np.zeros(test.shape, bool)
+    for fault in range(faults):
+        kind = ("spike", "stuck", "shift", "noise", "loose")[fault % 5]
+        length = 2 if kind == "spike" else max(stretch // 4, 3)
+        begin = fault * stretch + int(random.integers(stretch // 4, stretch // 2))
+        span = slice(begin, begin + length)
+        sensor = int(random.integers(sensors))
+        if kind == "spike":
+            test[span, sensor] += 8.0
+        elif kind == "stuck":
+            test[span, sensor] = test[begin, sensor]
+        elif kind == "shift":
+            test[span, sensor] += 4.0
+        elif kind == "noise":
+            test[span, sensor] += 3.0 * random.standard_normal(length)
+        else:
+            test[span, sensor] = random.permutation(train[:, sensor])[:length]
+        labels[span, sensor] = True
+    return train, test, labels, names
 
 
 def motions(
@@ -72,7 +122,57 @@ def motions(
 ) -> tuple[list[np.ndarray], np.ndarray, list[str]]:
     """A small set for classification: cases [variable, time] of different length, labels, names.
 
-    Three classes, in equal numbers: "slow" and "fast" oscillations shared by all variables, and
-    "drift", a common random walk; each variable adds its own phase, gain and noise.
+    Three classes, in turn: "slow" and "fast" oscillations shared by all variables (periods of 20
+    and 8 steps), and "drift", a common random walk; each variable adds its own phase, gain and
+    noise.
     """
-    raise NotImplementedError
+    random = np.random.default_rng(seed)
+    labels = np.resize(np.array(["slow", "fast", "drift"]), cases)
+    series = []
+    for label in labels:
+        length = int(random.integers(shortest, longest + 1))
+        gain = random.uniform(0.7, 1.3, (variables, 1))
+        if label == "drift":
+            common = 0.4 * random.standard_normal((1, length)).cumsum(1)
+        else:
+            period = 20 if label == "slow" else 8
+            phase = random.uniform(0, 2 * np.pi) + random.uniform(0, 0.5, (variables, 1))
+            common = np.sin(2 * np.pi * np.arange(length) / period + phase)
+        series.append(gain * common + 0.3 * random.standard_normal((variables, length)))
+    return series, labels, _names("variable", variables)
+
+
+def _names(word: str, count: int) -> list[str]:
+    """Names that sort as they count."""
+    return [f"{word}_{number:0{len(str(count - 1))}d}" for number in range(count)]
+
+
+def _autoregression(
+    random: np.random.Generator, weight: float, lag: int, shape: tuple[int, int]
+) -> np.ndarray:
+    """x[t] = weight x[t - lag] + noise along the first axis, of unit variance from the start."""
+    values = random.standard_normal(shape)
+    innovation = np.sqrt(1 - weight**2)
+    for t in range(lag, shape[0]):
+        values[t] = weight * values[t - lag] + innovation * values[t]
+    return values
+
+
+def _small_world(
+    random: np.random.Generator, nodes: int, neighbours: int, rewire: float
+) -> np.ndarray:
+    """Watts and Strogatz 1998: a ring, each edge's far end moved with probability `rewire`."""
+    adjacency = np.zeros((nodes, nodes), bool)
+    ring = np.arange(nodes)
+    for distance in range(1, min(neighbours // 2, (nodes - 1) // 2) + 1):
+        adjacency[ring, (ring + distance) % nodes] = True
+    adjacency |= adjacency.T
+    for distance in range(1, min(neighbours // 2, (nodes - 1) // 2) + 1):
+        for node in range(nodes):
+            old = (node + distance) % nodes
+            free = np.flatnonzero(~adjacency[node] & (ring != node))
+            if random.random() < rewire and len(free):
+                new = random.choice(free)
+                adjacency[node, old] = adjacency[old, node] = False
+                adjacency[node, new] = adjacency[new, node] = True
+    return adjacency

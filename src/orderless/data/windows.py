@@ -5,12 +5,15 @@ gathering it is one advanced index. Positions before the first or after the last
 system are unobserved, so a short system needs no padding of its own.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from orderless.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,38 @@ class Series:
         dtype: torch.dtype = torch.float32,
     ) -> "Series":
         """Systems [variable, time] of any sizes. A variable never observed is not a member."""
-        raise NotImplementedError
+        if not values:
+            raise DataError("There is no system to take windows from; give at least one.")
+        widest = max(len(one) for one in values)
+        first = np.zeros((len(values), widest), np.int64)
+        members = np.zeros((len(values), widest), bool)
+        begin = 0
+        for system, (one, seen) in enumerate(zip(values, observed, strict=True)):
+            variables, steps = one.shape
+            first[system, :variables] = begin + np.arange(variables) * steps
+            members[system, :variables] = seen.any(-1)
+            begin += one.size
+        flat = np.concatenate(
+            [np.where(seen, one, 0.0).ravel() for one, seen in zip(values, observed, strict=True)]
+        )
+        flat_observed = np.concatenate([seen.ravel() for seen in observed])
+        return cls(
+            torch.as_tensor(flat, dtype=dtype).to(device),
+            torch.as_tensor(flat_observed).to(device),
+            torch.as_tensor(first).to(device),
+            torch.as_tensor(members).to(device),
+            torch.as_tensor([one.shape[1] for one in values], dtype=torch.int64).to(device),
+        )
 
     def to(self, device: str | torch.device) -> "Series":
         """The same systems on another device."""
-        raise NotImplementedError
+        return Series(
+            self.flat.to(device),
+            self.flat_observed.to(device),
+            self.first.to(device),
+            self.members.to(device),
+            self.lengths.to(device),
+        )
 
     def gather(
         self, index: Tensor, length: int, variables: Tensor | None = None
@@ -69,13 +99,32 @@ class Series:
         index       [window, 2] (system, start); a start may be negative or run past the end
         variables   [window, chosen] which variables of each window's system to take; all if None
         """
-        raise NotImplementedError
+        index = index.to(self.flat.device)
+        system, start = index[:, 0], index[:, 1]
+        first, members = self.first[system], self.members[system]
+        if variables is not None:
+            variables = variables.to(self.flat.device)
+            first, members = first.gather(1, variables), members.gather(1, variables)
+        steps = start[:, None] + torch.arange(length, device=self.flat.device)
+        within = (steps >= 0) & (steps < self.lengths[system, None])
+        exists = members[:, :, None] & within[:, None]
+        position = torch.where(exists, first[:, :, None] + steps[:, None], 0)
+        observed = self.flat_observed[position] & exists
+        values = torch.where(observed, self.flat[position], 0.0)
+        return values, observed, members
 
     def batch(
         self, index: Tensor, context: int, horizon: int, variables: Tensor | None = None
     ) -> Batch:
         """`context` steps from each start, and the `horizon` steps that follow, as one gather."""
-        raise NotImplementedError
+        values, observed, members = self.gather(index, context + horizon, variables)
+        return Batch(
+            values[..., :context],
+            observed[..., :context],
+            values[..., context:],
+            observed[..., context:],
+            members,
+        )
 
 
 def window_starts(
@@ -95,7 +144,15 @@ def window_starts(
 
     The last window of a span is always there; others follow every `stride` steps before it.
     """
-    raise NotImplementedError
+    shortest = context if shortest_context is None else shortest_context
+    spans = [(0, int(length)) for length in lengths] if targets is None else targets
+    blocks = []
+    for system, (length, (begin, end)) in enumerate(zip(lengths, spans, strict=True)):
+        origin = max(begin, shortest)
+        last = min(end, int(length)) - horizon
+        origins = np.arange(last, origin - 1, -stride)[::-1]
+        blocks.append(np.stack([np.full_like(origins, system), origins - context], 1))
+    return torch.as_tensor(np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64))
 
 
 def split_in_time(
@@ -108,7 +165,14 @@ def split_in_time(
     too short for a window in each keeps all of its targets for training, and its span for
     validation is empty.
     """
-    raise NotImplementedError
+    training, validation = [], []
+    for length in map(int, lengths):
+        cut = length - max(horizon, round(share * length))
+        if cut < shortest_context + horizon:
+            cut = length
+        training.append((0, cut))
+        validation.append((cut, length))
+    return training, validation
 
 
 def draw_variables(
@@ -121,7 +185,15 @@ def draw_variables(
     own members. `members` is [window, variable]; the generator is a CPU one, so that the draw is
     the same on every device.
     """
-    raise NotImplementedError
+    most = members.shape[1]
+    keep, size = torch.rand(2, generator=generator).tolist()
+    if most == 1 or keep < keep_all:
+        return None
+    # floor(exp(uniform)) reaches most - 1 only from below most, hence the upper end.
+    chosen = min(int(math.exp(size * math.log(most))), most - 1)
+    luck = torch.rand(members.shape, generator=generator)
+    luck = torch.where(members.cpu(), luck, -1.0)
+    return luck.topk(chosen, 1).indices.sort(1).values.to(members.device)
 
 
 def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) -> Tensor:
@@ -130,7 +202,19 @@ def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) ->
     The last window ends with the system. A system shorter than the context has one window, whose
     start is negative.
     """
-    raise NotImplementedError
+    if stride > context:
+        raise DataError(
+            f"A stride of {stride} steps between windows of {context} leaves time stamps without a "
+            "score; use a stride of at most the window."
+        )
+    blocks = []
+    for system, length in enumerate(map(int, lengths)):
+        last = length - context
+        starts = np.arange(last, -1, -stride)[::-1] if last >= 0 else np.array([last])
+        if starts[0] > 0:
+            starts = np.concatenate([[0], starts])
+        blocks.append(np.stack([np.full_like(starts, system), starts], 1))
+    return torch.as_tensor(np.concatenate(blocks))
 
 
 def scores_over_time(
@@ -142,4 +226,20 @@ def scores_over_time(
     index       [window, 2] (system, start)
     Returns [time] or [variable, time] for each system; NaN where no window has a score.
     """
-    raise NotImplementedError
+    scores, index = np.asarray(scores, np.float64), np.asarray(index)
+    context = scores.shape[-1]
+    results = []
+    for system, length in enumerate(map(int, lengths)):
+        mine = index[:, 0] == system
+        steps = index[mine, 1, None] + np.arange(context)
+        rows = scores[mine].reshape(len(steps), -1, context)
+        within = (steps >= 0) & (steps < length)
+        means = np.full((rows.shape[1], length), np.nan)
+        for variable in range(rows.shape[1]):
+            counts = within & ~np.isnan(rows[:, variable])
+            at = steps[counts]
+            number = np.bincount(at, minlength=length)
+            total = np.bincount(at, rows[:, variable][counts], minlength=length)
+            np.divide(total, number, out=means[variable], where=number > 0)
+        results.append(means if scores.ndim == 3 else means[0])
+    return results
