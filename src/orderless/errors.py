@@ -31,3 +31,7 @@ class NothingToCertify(OrderlessError, ValueError):
 
 class DataError(OrderlessError, ValueError):
     """A table, an array or a file cannot be read as a multivariate series."""
+
+
+class SettingError(OrderlessError, ValueError):
+    """A setting has a value that does not exist, or two settings do not go together."""
