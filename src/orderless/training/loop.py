@@ -1,0 +1,331 @@
+"""The loop: a task and a config in, the best weights and the story of the run out.
+
+Randomness is a pure function of the seed and the step number: the order of the windows of an
+epoch, the variables drawn and the dropout of a step need no saved state. So a run that was killed
+and continued walks through exactly the same numbers as one that was not.
+"""
+
+import hashlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from orderless.errors import DtypeError, ModelFileError
+from orderless.training.averaging import WeightAverage
+from orderless.training.checkpoints import load_checkpoint, save_checkpoint
+from orderless.training.config import TrainingConfig
+from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
+from orderless.training.progress import Progress
+
+
+class Task(Protocol):
+    """What is learned: a module, the data it sees by index, and how well it does."""
+
+    module: nn.Module
+    train_size: int
+    """How many training samples there are; `loss` receives numbers below it."""
+    slow_parameters: Container[str]
+    """Names of parameters that already start at a good place."""
+    fingerprint: str
+    """Tells this data and network from others, so that a foreign checkpoint is not continued."""
+
+    def to(self, device: torch.device) -> None:
+        """Put the data on the device; the loop moves the module."""
+
+    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
+        """The training loss of these samples; draws from torch's generator as it likes."""
+        ...
+
+    def score(self, module: nn.Module) -> float:
+        """The validation score, lower is better."""
+        ...
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of the story: number 0 is the start, before any step."""
+
+    number: int
+    loss: float | None
+    score: float
+
+
+@dataclass
+class Outcome:
+    """What a run came to. The module of the task holds the weights of `best_epoch`."""
+
+    best_epoch: int
+    best_score: float
+    stopped: str
+    """Why it ended: all epochs done, no better score, or a loss that is not finite."""
+    history: list[Epoch]
+    seconds: float
+    device: str
+
+
+@dataclass
+class _Progress:
+    """The numbers of a run that a checkpoint keeps beside the tensors."""
+
+    step: int = 0
+    epoch_steps: int = 0
+    best_epoch: int = 0
+    best_score: float = math.inf
+    stopped: str = ""
+    history: list[Epoch] = field(default_factory=list)
+
+
+def train(task: Task, config: TrainingConfig, *, show_progress: bool = True) -> Outcome:
+    """Train the module of a task and leave the best weights in it.
+
+    Best means the lowest validation score among the averaged weights at the end of each epoch and
+    the start itself. With `config.checkpoint`, a run that finds its own checkpoint continues it,
+    and Ctrl-C leaves one behind.
+    """
+    started = time.monotonic()
+    accelerator = _start_accelerator(config)
+    task.to(accelerator.device)
+    devices = [accelerator.device] if accelerator.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        run = _Run(task, config, accelerator)
+        run.restore()
+        quiet = not show_progress or not accelerator.is_main_process
+        with (
+            _interrupts(config.checkpoint is not None) as interrupted,
+            Progress(run.total_steps, done=run.at.step, show=not quiet) as bar,
+        ):
+            run.go(bar, interrupted)
+    return Outcome(
+        best_epoch=run.at.best_epoch,
+        best_score=run.at.best_score,
+        stopped=run.at.stopped,
+        history=run.at.history,
+        seconds=time.monotonic() - started,
+        device=str(accelerator.device),
+    )
+
+
+class _Run:
+    """The moving parts of one call of `train`."""
+
+    def __init__(self, task: Task, config: TrainingConfig, accelerator) -> None:
+        self.task, self.config, self.accelerator = task, config, accelerator
+        self.plain = task.module.to(accelerator.device).train()
+        self.average = WeightAverage(self.plain, config.average)
+        self.average.module.eval()
+        self.best = _copy(self.average.module)
+        optimizer = build_optimizer(self.plain, task.slow_parameters, config)
+        self.module, self.optimizer = accelerator.prepare(self.plain, optimizer)
+        self.at = _Progress()
+        # Summed where the loss lies: reading it at every step would make a GPU wait.
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+        batches = math.ceil(task.train_size / config.batch_size)
+        self.steps_per_epoch = min(batches, config.steps_per_epoch or batches)
+        self.total_steps = config.epochs * self.steps_per_epoch
+        self.saved_at = time.monotonic()
+
+    def go(self, bar: Progress, interrupted: Callable[[], bool]) -> None:
+        """Validate the start, then run epochs until there is a reason to stop."""
+        if not self.at.history:
+            self.validate(bar)
+        if self.total_steps == 0:
+            self.at.stopped = "nothing to train"
+        while not self.at.stopped:
+            self.one_step()
+            if bar.due():
+                bar.show_step(self.at.step, self.loss_sum.item() / self.at.epoch_steps)
+            if self.at.step % self.steps_per_epoch == 0:
+                self.validate(bar)
+                self.checkpoint()
+            elif time.monotonic() - self.saved_at > self.config.checkpoint_seconds:
+                self.checkpoint()
+            if interrupted():
+                self.checkpoint()
+                raise KeyboardInterrupt
+        self.accelerator.unwrap_model(self.module, keep_fp32_wrapper=False)
+        self.plain.load_state_dict(self.best)
+        self.plain.zero_grad(set_to_none=True)
+        self.plain.eval()
+
+    def one_step(self) -> None:
+        """Forward, backward, clip, step, average."""
+        at, config = self.at, self.config
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        epoch, within = divmod(at.step, self.steps_per_epoch)
+        batch = self.order(epoch)[within * config.batch_size :][: config.batch_size]
+        # A short last batch is shared out too; a process without a window of its own repeats one.
+        mine = batch[rank::world] if len(batch) > rank else batch[:1]
+        torch.manual_seed(_seed(config.seed, "step", at.step, rank))
+        set_learning_rate(
+            self.optimizer, learning_rate_factor(at.step, self.total_steps, config.warmup)
+        )
+        with self.accelerator.autocast():
+            loss = self.task.loss(self.module, mine)
+        self.accelerator.backward(loss)
+        self.accelerator.clip_grad_norm_(self.module.parameters(), config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        at.step += 1
+        self.average.update(self.plain, at.step)
+        at.epoch_steps += 1
+        self.loss_sum += loss.detach()
+
+    def order(self, epoch: int) -> Tensor:
+        """The windows of an epoch, shuffled alike in every process; kept until the epoch ends."""
+        if getattr(self, "_order", (None, None))[0] != epoch:
+            generator = torch.Generator().manual_seed(_seed(self.config.seed, "order", epoch))
+            shuffled = torch.randperm(self.task.train_size, generator=generator)
+            self._order = (epoch, shuffled.to(self.accelerator.device))
+        return self._order[1]
+
+    @torch.no_grad()
+    def validate(self, bar: Progress) -> None:
+        """Score the averaged weights, keep them if they are the best, decide whether to go on."""
+        at, config = self.at, self.config
+        torch.manual_seed(_seed(config.seed, "validation"))
+        score = self.agree(self.task.score(self.average.module))
+        number = len(at.history)
+        loss = self.loss_sum.item() / at.epoch_steps if at.epoch_steps else None
+        at.history.append(Epoch(number, loss, score))
+        at.epoch_steps = 0
+        self.loss_sum.zero_()
+        if score < at.best_score or number == 0:
+            at.best_score, at.best_epoch = score, number
+            self.best = _copy(self.average.module)
+        if loss is not None and not math.isfinite(loss):
+            at.stopped = "the loss is no longer finite"
+        elif number - at.best_epoch >= config.patience:
+            at.stopped = f"no better score in {config.patience} epochs"
+        elif number >= config.epochs:
+            at.stopped = "all epochs done"
+        bar.show_score(score, at.best_score)
+
+    def agree(self, score: float) -> float:
+        """The score of the first process, for all: they must stop at the same epoch."""
+        score = score if math.isfinite(score) else math.inf
+        if self.accelerator.num_processes == 1:
+            return score
+        from accelerate.utils import broadcast
+
+        shared = torch.tensor(score, dtype=torch.float32, device=self.accelerator.device)
+        return float(broadcast(shared))
+
+    def identity(self) -> dict[str, object]:
+        """What must agree before a checkpoint is continued."""
+        return {
+            "task": self.task.fingerprint,
+            "settings": self.config.what_decides_the_result(),
+            "processes": self.accelerator.num_processes,
+        }
+
+    def checkpoint(self) -> None:
+        """Write the whole state, if a folder was given."""
+        self.saved_at = time.monotonic()
+        if self.config.checkpoint is None or not self.accelerator.is_main_process:
+            return
+        tensors = {"loss_sum": self.loss_sum}
+        for part, state in (
+            ("module", self.plain.state_dict()),
+            ("average", self.average.module.state_dict()),
+            ("best", self.best),
+        ):
+            tensors |= {f"{part}/{name}": tensor for name, tensor in state.items()}
+        moments = self.optimizer.state_dict()["state"]
+        for number, state in moments.items():
+            tensors |= {f"optimizer/{number}/{name}": value for name, value in state.items()}
+        scaler = self.accelerator.scaler
+        facts = {
+            "identity": self.identity(),
+            "progress": asdict(self.at),
+            "scaler": scaler.state_dict() if scaler is not None else None,
+        }
+        save_checkpoint(self.config.checkpoint, tensors, facts)
+
+    def restore(self) -> None:
+        """Continue from the checkpoint in the folder, if it is one of this very run."""
+        found = load_checkpoint(self.config.checkpoint) if self.config.checkpoint else None
+        if found is None:
+            return
+        tensors, facts = found
+        if facts["identity"] != self.identity():
+            raise ModelFileError(
+                f"The checkpoint in {self.config.checkpoint} belongs to another run: its data, "
+                "settings or seed differ. Give another folder, or delete it to start anew."
+            )
+
+        def part(name: str) -> dict[str, Tensor]:
+            return {k.removeprefix(name): v for k, v in tensors.items() if k.startswith(name)}
+
+        self.loss_sum.copy_(tensors["loss_sum"])
+        self.plain.load_state_dict(part("module/"))
+        self.average.module.load_state_dict(part("average/"))
+        self.best = {k: v.to(self.accelerator.device) for k, v in part("best/").items()}
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in part("optimizer/").items():
+            number, name = key.split("/")
+            moments.setdefault(int(number), {})[name] = value
+        whole = self.optimizer.state_dict()
+        self.optimizer.load_state_dict({**whole, "state": moments})
+        if facts["scaler"] is not None:
+            self.accelerator.scaler.load_state_dict(facts["scaler"])
+        history = [Epoch(**epoch) for epoch in facts["progress"].pop("history")]
+        self.at = _Progress(**facts["progress"], history=history)
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+
+
+def _seed(seed: int, purpose: str, *numbers: int) -> int:
+    """A seed for one purpose at one place of the run, unrelated to its neighbours."""
+    text = "/".join(map(str, (seed, purpose, *numbers)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
+
+
+def _start_accelerator(config: TrainingConfig):
+    """An accelerator for this device and precision, whatever an earlier run in here used."""
+    # Imported here: it takes a tenth of a second, and a loaded model never trains.
+    from accelerate import Accelerator, DistributedDataParallelKwargs
+    from accelerate.state import AcceleratorState, PartialState
+
+    if config.device == "cuda" and not torch.cuda.is_available():
+        raise DtypeError(
+            "`device` is 'cuda', and PyTorch sees no CUDA device. Use device='auto', or run "
+            "`orderless doctor`."
+        )
+    # Accelerate keeps one shared state per process and refuses another device or precision. In a
+    # group of processes the group itself has to survive.
+    several = PartialState().num_processes > 1 if PartialState._shared_state else False
+    AcceleratorState._reset_state(reset_partial_state=not several)
+    # A network used on one variable leaves some of its parameters without a gradient.
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    return Accelerator(
+        cpu=config.device == "cpu", mixed_precision=config.precision, kwargs_handlers=[unused]
+    )
+
+
+@contextmanager
+def _interrupts(wanted: bool) -> Iterator[Callable[[], bool]]:
+    """Turn Ctrl-C into a question asked between two steps; a second one stops at once."""
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = threading.Event()
+
+    def remember(number: int, frame: object) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,46 @@
+"""AdamW with groups, and the learning rate as a function of the step."""
+
+import math
+from collections.abc import Container
+
+import torch
+from torch import nn
+
+from orderless.training.config import TrainingConfig
+
+
+def build_optimizer(
+    module: nn.Module, slow: Container[str], config: TrainingConfig
+) -> torch.optim.AdamW:
+    """AdamW that decays matrices only, and moves the parameters named in `slow` slowly."""
+    decayed, plain, slowed = [], [], []
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if name in slow:
+            slowed.append(parameter)
+        elif parameter.ndim >= 2:
+            decayed.append(parameter)
+        else:
+            plain.append(parameter)
+    rate = config.learning_rate
+    groups = [
+        {"params": decayed, "rate": rate, "weight_decay": config.weight_decay},
+        {"params": plain, "rate": rate, "weight_decay": 0.0},
+        {"params": slowed, "rate": rate * config.slow_factor, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=rate, fused=True)
+
+
+def learning_rate_factor(step: int, total: int, warmup: float) -> float:
+    """Linear rise over the first `warmup` share of the steps, then a cosine to zero."""
+    rise = max(1, round(warmup * total))
+    if step < rise:
+        return (step + 1) / rise
+    return 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, total - rise)))
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Give every group its own rate times `factor`; nothing is remembered between steps."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["rate"] * factor

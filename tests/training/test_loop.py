@@ -1,0 +1,218 @@
+import io
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
+from toy import Toy, settings
+
+from orderless.errors import DtypeError, ModelFileError, ValueRangeError
+from orderless.training import TrainingConfig, train
+from orderless.training.checkpoints import FILE_NAME, load_checkpoint
+
+
+def weights(task: Toy) -> list[torch.Tensor]:
+    return list(task.module.state_dict().values())
+
+
+def same(a: Toy, b: Toy) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(weights(a), weights(b), strict=True))
+
+
+def test_training_lowers_the_validation_score():
+    task = Toy()
+    outcome = train(task, settings())
+    assert outcome.history[0].number == 0
+    assert outcome.best_score < 0.5 * outcome.history[0].score
+    assert task.score(task.module) == pytest.approx(outcome.best_score)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
+    a, b, c = Toy(), Toy(), Toy()
+    train(a, settings())
+    torch.manual_seed(99)
+    train(b, settings())
+    train(c, settings(seed=4))
+    assert same(a, b)
+    assert not same(a, c)
+
+
+def test_the_generator_of_the_caller_is_left_alone():
+    task = Toy()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    train(task, settings(epochs=1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_start_is_a_candidate():
+    task = Toy()
+    with torch.no_grad():
+        for parameter in task.module.parameters():
+            parameter.zero_()
+    task.y = torch.zeros(64, 1)
+    task.loss = lambda module, index: (module(task.x[index]) - 1).square().mean()
+    outcome = train(task, settings(patience=2))
+    assert outcome.best_epoch == 0
+    assert "no better" in outcome.stopped
+    assert len(outcome.history) == 3
+    assert all(not w.any() for w in weights(task))
+
+
+def test_no_epochs_return_the_start_and_its_score():
+    task, untouched = Toy(), Toy()
+    outcome = train(task, settings(epochs=0))
+    assert same(task, untouched)
+    assert outcome.best_score == pytest.approx(untouched.score(untouched.module.eval()))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_with_the_best_weights():
+    task = Toy()
+    task.loss = lambda module, index: module(task.x[index]).sum() * math.nan
+    outcome = train(task, settings())
+    assert "finite" in outcome.stopped
+    assert all(w.isfinite().all() for w in weights(task))
+
+
+def test_nothing_is_written_unless_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(Toy(), settings(epochs=1))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    first, second = Toy(), Toy()
+    train(first, settings(checkpoint=tmp_path))
+    second.loss = None
+    outcome = train(second, settings(checkpoint=tmp_path))
+    assert same(first, second)
+    assert outcome.stopped == "all epochs done"
+
+
+def test_a_checkpoint_of_other_data_or_settings_is_refused(tmp_path):
+    train(Toy(), settings(checkpoint=tmp_path, epochs=1))
+    with pytest.raises(ModelFileError, match="another run"):
+        train(Toy(), settings(checkpoint=tmp_path, epochs=2))
+    other = Toy()
+    other.fingerprint = "other"
+    with pytest.raises(ModelFileError, match="another run"):
+        train(other, settings(checkpoint=tmp_path, epochs=1))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "foreign", "empty"])
+def test_a_damaged_checkpoint_gives_an_error_in_words(tmp_path, damage):
+    train(Toy(), settings(checkpoint=tmp_path, epochs=1))
+    file = tmp_path / FILE_NAME
+    content = file.read_bytes()
+    file.write_bytes({"truncated": content[:-50], "foreign": b"PK" * 99, "empty": b""}[damage])
+    with pytest.raises(ModelFileError, match="damaged"):
+        train(Toy(), settings(checkpoint=tmp_path, epochs=1))
+
+
+def start(folder: Path, pause: float) -> subprocess.Popen:
+    script = Path(__file__).with_name("toy.py")
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder), str(pause)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for_steps(folder: Path, process: subprocess.Popen, steps: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be stopped"
+        found = load_checkpoint(folder)
+        if found is not None and found[1]["progress"]["step"] >= steps:
+            return
+        time.sleep(0.02)
+    raise AssertionError("no checkpoint appeared")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, how):
+    folder = tmp_path / "stopped"
+    process = start(folder, pause=0.05)
+    wait_for_steps(folder, process, steps=11)
+    process.send_signal(how)
+    process.wait(timeout=30)
+    assert process.returncode != 0
+    _, facts = load_checkpoint(folder)
+    assert 11 <= facts["progress"]["step"] < 48
+    assert not list(folder.glob("weights*"))
+
+    continued, straight = Toy(), Toy()
+    train(continued, settings(checkpoint=folder, checkpoint_seconds=0.0))
+    outcome = train(straight, settings())
+    assert outcome.stopped == "all epochs done"
+    assert same(continued, straight)
+
+
+def test_two_processes_agree_on_the_weights(tmp_path):
+    script = Path(__file__).with_name("toy.py")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run(
+        [*launch, str(script), str(tmp_path), "0"],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    first, second = (load_file(tmp_path / f"weights{rank}.safetensors") for rank in (0, 1))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    task = Toy()
+    start = task.score(task.module.eval())
+    task.module.load_state_dict(first)
+    assert task.score(task.module) < 0.5 * start
+
+
+def test_a_pipe_sees_no_progress_bar(capfd):
+    train(Toy(), settings(epochs=1))
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == ""
+
+
+def test_a_terminal_sees_loss_and_validation_score(monkeypatch):
+    from rich import console
+
+    written = io.StringIO()
+    original = console.Console
+
+    def terminal(**options):
+        return original(file=written, force_terminal=True, width=100)
+
+    monkeypatch.setattr(console, "Console", terminal)
+    monkeypatch.setattr("orderless.training.progress.REFRESH_SECONDS", 0.0)
+    train(Toy(), settings(epochs=2))
+    assert "loss" in written.getvalue()
+    assert "validation" in written.getvalue()
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_precision_may_change_between_runs_of_one_process(precision):
+    AcceleratorState._reset_state(True)
+    train(Toy(), settings(epochs=1, precision="no"))
+    task = Toy()
+    train(task, settings(epochs=2, precision=precision))
+    assert all(w.dtype == torch.float32 for w in weights(task))
+    assert task.module(task.x).dtype == torch.float32
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_asking_for_a_missing_device_is_an_error():
+    with pytest.raises(DtypeError, match="no CUDA device"):
+        train(Toy(), settings(device="cuda"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epochs": -1}, {"learning_rate": 0.0}, {"precision": "int4"}, {"warmup": 1.0}]
+)
+def test_settings_that_no_run_could_follow_are_refused(wrong):
+    with pytest.raises(ValueRangeError, match=next(iter(wrong))):
+        TrainingConfig(**wrong)

@@ -1,0 +1,52 @@
+"""A small task that learns y = 2 x with dropout in the way, and a script that runs it."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from orderless.training import TrainingConfig, train
+from orderless.training.losses import mse
+
+
+class Toy:
+    """Sixty-four points of a line, gathered by index."""
+
+    slow_parameters = ("1.bias",)
+    fingerprint = "toy"
+
+    def __init__(self, pause: float = 0.0) -> None:
+        torch.manual_seed(0)
+        self.module = nn.Sequential(nn.Linear(3, 16), nn.Linear(16, 16), nn.Dropout(0.2))
+        self.module.append(nn.Linear(16, 1))
+        self.x = torch.randn(64, 3)
+        self.y = 2 * self.x.sum(-1, keepdim=True)
+        self.train_size = 64
+        self.pause = pause
+
+    def to(self, device: torch.device) -> None:
+        self.x, self.y = self.x.to(device), self.y.to(device)
+
+    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
+        time.sleep(self.pause)
+        return mse(module(self.x[index]), self.y[index])
+
+    def score(self, module: nn.Module) -> float:
+        return mse(module(self.x), self.y).item()
+
+
+def settings(**changes) -> TrainingConfig:
+    base = {"epochs": 6, "batch_size": 8, "learning_rate": 0.01, "device": "cpu", "seed": 3}
+    return TrainingConfig(**(base | changes))
+
+
+if __name__ == "__main__":
+    folder, pause = Path(sys.argv[1]), float(sys.argv[2])
+    task = Toy(pause)
+    train(task, settings(checkpoint=folder, checkpoint_seconds=0.0))
+    rank = os.environ.get("RANK", "0")
+    save_file(task.module.state_dict(), folder / f"weights{rank}.safetensors")
