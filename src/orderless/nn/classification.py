@@ -1,0 +1,130 @@
+"""`ClassificationNetwork`: a set of series in, one class out."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from orderless.errors import SettingError
+from orderless.nn.config import NetworkConfig
+from orderless.nn.network import VI2DMamba
+from orderless.nn.normalization import normalize
+from orderless.ops import attention_pool, keep, mean_pool, presence
+
+UNKNOWN = 0
+NAME_DROPOUT = 0.1
+
+
+class ClassificationNetwork(nn.Module):
+    """Class scores of a set of variables; reordering the variables changes nothing.
+
+    Each variable is summed up over its tokens (mean, maximum, attention), then the variables over
+    their set (the same three), then a linear map gives the scores.
+
+    With `names` the variables are not exchangeable but known by name: every name has an embedding.
+    Reordering still changes nothing, renaming does; a name that was never seen gets the embedding
+    of unknown ones, which is trained by now and then forgetting a name.
+
+    **Call** `network(x, present=None, members=None, identities=None)`: x [batch, variable, time] of
+    any length; `present` like x, False where a value is missing or padding; `members`
+    [batch, variable], False for padding; `identities` from `identify`, [variable] or
+    [batch, variable], needed exactly when there are names. Returns scores [batch, class].
+    """
+
+    def __init__(self, config: NetworkConfig, classes: int, *, names: Sequence[str] = ()) -> None:
+        super().__init__()
+        if classes < 2:
+            raise SettingError(f"classes={classes}: a classifier needs at least 2.")
+        if len(set(names)) != len(names):
+            raise SettingError("`names` holds a name twice; a name stands for one variable.")
+        self.config, self.classes, self.names = config, classes, tuple(names)
+        channels = config.channels
+        self.body = VI2DMamba(config)
+        self.over_time = SetSummary(channels)
+        self.over_variables = SetSummary(channels)
+        self.dropout = nn.Dropout(config.dropout)
+        self.score = nn.Linear(channels, classes)
+        if self.names:
+            # Row 0 is that of unknown names.
+            self.name_at_input = nn.Embedding(len(self.names) + 1, channels)
+            self.name_at_output = nn.Embedding(len(self.names) + 1, 2 * channels)
+            nn.init.normal_(self.name_at_input.weight, std=0.3)
+            nn.init.normal_(self.name_at_output.weight, std=0.3)
+
+    def identify(self, names: Sequence[str]) -> Tensor:
+        """The rows of the embedding for these variables, [variable]."""
+        row = {name: i + 1 for i, name in enumerate(self.names)}
+        rows = [row.get(name, UNKNOWN) for name in names]
+        return torch.tensor(rows, device=self.score.weight.device)
+
+    def forward(
+        self,
+        x: Tensor,
+        present: Tensor | None = None,
+        members: Tensor | None = None,
+        identities: Tensor | None = None,
+    ) -> Tensor:
+        """The score of every class, before a softmax."""
+        if (identities is not None) != bool(self.names):
+            raise SettingError(
+                "`identities` is needed exactly when the network was built with names; "
+                "get them from identify(names)."
+            )
+        config = self.config
+        at_input = at_output = None
+        if identities is not None:
+            identities = self._forget_some(identities.expand(x.shape[:2]))
+            at_input = self.name_at_input(identities)
+            at_output = self.name_at_output(identities)
+        known = presence(members, present)
+        values, _, _ = normalize(x, known, center=config.center, scale=config.scale)
+        tokens, there = self.body(values, present, members, identity=at_input)
+        batch, variables = x.shape[:2]
+        # Tokens are the set that is summed up here: [B V, token, 1, D].
+        each = self.over_time(
+            tokens.flatten(0, 1).unsqueeze(2),
+            None if there is None else there.expand(tokens.shape[:3]).flatten(0, 1).unsqueeze(2),
+        )
+        each = each.reshape(batch, variables, 1, -1)
+        if at_output is not None:
+            gain, shift = at_output.unsqueeze(2).chunk(2, dim=-1)
+            each = each * (1 + gain) + shift
+        anywhere = None if there is None else there.any(2, keepdim=True)
+        everything = self.over_variables(each, anywhere).squeeze(1)
+        return self.score(self.dropout(everything))
+
+    def _forget_some(self, identities: Tensor) -> Tensor:
+        if not self.training:
+            return identities
+        forgotten = torch.rand(identities.shape, device=identities.device) < NAME_DROPOUT
+        return torch.where(forgotten, UNKNOWN, identities)
+
+
+class SetSummary(nn.Module):
+    """Sums up a set of vectors by its mean, maximum and an attention over it.
+
+    Features [batch, element, 1, channel] and where they are present, [batch, element, 1], give
+    [batch, 1, channel].
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.key = nn.Linear(channels, channels)
+        self.query_weight = nn.Parameter(torch.eye(channels))
+        self.mix = nn.Linear(3 * channels, channels)
+        self.activation = nn.GELU()
+
+    def forward(self, x: Tensor, present: Tensor | None) -> Tensor:
+        """One vector for each set; that of nothing, when nothing is present."""
+        x = keep(x, present)
+        attended = attention_pool(x, self.key(x), self.query_weight, observed=present)
+        parts = (mean_pool(x, observed=present), _maximum(x, present), attended)
+        return self.activation(self.mix(torch.cat(parts, dim=-1)))
+
+
+def _maximum(x: Tensor, present: Tensor | None) -> Tensor:
+    if present is None:
+        return x.amax(1)
+    lowest = torch.finfo(x.dtype).min
+    largest = torch.where(present.unsqueeze(-1), x, lowest).amax(1)
+    return torch.where(present.any(1).unsqueeze(-1), largest, 0.0)

@@ -1,0 +1,129 @@
+"""`ForecastingNetwork`: look-backs in, forecasts out, for any set of variables."""
+
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from orderless.errors import SettingError, ShapeError
+from orderless.nn.config import NetworkConfig
+from orderless.nn.network import VI2DMamba
+from orderless.nn.normalization import normalize
+from orderless.nn.patches import count_patches
+from orderless.nn.ridge import LinearForecast
+from orderless.ops import presence
+
+
+class Forecast(NamedTuple):
+    """Forecasts in the units of the look-back; 0 for non-members.
+
+    - point: [batch, variable, horizon];
+    - linear: the linear part of it alone; `point - linear` is `blend` times what the network adds;
+    - quantiles: [batch, variable, horizon, quantile] in rising order; None when none are wanted.
+    """
+
+    point: Tensor
+    linear: Tensor
+    quantiles: Tensor | None
+
+
+class ForecastingNetwork(nn.Module):
+    """A linear forecast, and a network that learns to improve it.
+
+        point = linear(x) + blend * scale * deep(features)
+
+    - `linear` (a `LinearForecast`; None without `config.skip`) is set in closed form, `start_from`,
+      and frozen; without it the forecast starts at the center of the look-back.
+    - the deep part starts at exactly zero, so before training the forecast is the linear one.
+    - `blend` is a buffer, 1 while training; `set_blend` closes training with the value in [0, 1]
+      that does best on validation.
+    - quantiles spread around the point by a head of their own; they never cross.
+
+    **Call** `network(x, present=None, members=None)`: x [batch, variable, context]; `present` like
+    x, False where a value is missing and may be anything; `members` [batch, variable], False for
+    padding. Returns `Forecast`.
+    """
+
+    blend: Tensor
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        context: int,
+        horizon: int,
+        *,
+        quantiles: Sequence[float] = (),
+    ) -> None:
+        super().__init__()
+        if min(context, horizon) < 1:
+            raise SettingError(f"context={context} and horizon={horizon} must be at least 1.")
+        if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
+            raise SettingError(f"quantiles={tuple(quantiles)} must rise, within (0, 1).")
+        self.config, self.context, self.horizon = config, context, horizon
+        self.quantiles = tuple(quantiles)
+        self.linear = None
+        if config.skip:
+            self.linear = LinearForecast(
+                context,
+                horizon,
+                pooled=config.coupled,
+                center=config.center,
+                scale=config.scale,
+            ).requires_grad_(False)
+        self.body = VI2DMamba(config)
+        tokens = count_patches(context, config.patch, config.stride)
+        self.compress = nn.Linear(tokens * config.channels, config.head_rank)
+        self.dropout = nn.Dropout(config.dropout)
+        self.deep = nn.Linear(config.head_rank, horizon)
+        nn.init.zeros_(self.deep.weight)
+        nn.init.zeros_(self.deep.bias)
+        if self.quantiles:
+            self.spread = nn.Linear(config.head_rank, horizon * len(self.quantiles))
+            nn.init.zeros_(self.spread.weight)
+            # A normal error of half the look-back's spread: ordered, and of the right size.
+            normal = torch.tensor([0.5 * NormalDist().inv_cdf(q) for q in self.quantiles])
+            with torch.no_grad():
+                self.spread.bias.copy_(normal.repeat(horizon))
+        self.register_buffer("blend", torch.ones(()))
+
+    def start_from(self, linear: LinearForecast) -> None:
+        """Take over the weights of a fitted linear forecast."""
+        if self.linear is None:
+            raise SettingError("This network has no linear part; build it with skip=True.")
+        self.linear.load_state_dict(linear.state_dict())
+
+    def set_blend(self, blend: float) -> None:
+        """How much of what the network adds to the linear forecast is kept."""
+        self.blend.fill_(blend)
+
+    def forward(
+        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+    ) -> Forecast:
+        """Forecasts of every variable."""
+        if x.shape[-1] != self.context:
+            raise ShapeError(
+                f"The look-back has {x.shape[-1]} time steps and the network was built for "
+                f"{self.context}; pad a shorter one in front and mark the padding in `present`."
+            )
+        config = self.config
+        known = presence(members, present)
+        values, center, scale = normalize(x, known, center=config.center, scale=config.scale)
+        tokens, _ = self.body(values, present, members)
+        compressed = self.dropout(self.compress(tokens.flatten(2)))
+        if self.linear is None:
+            linear = center.expand(-1, -1, self.horizon)
+        else:
+            linear = self.linear(x, present, members)
+        point = linear + self.blend * scale * self.deep(compressed)
+        quantiles = None
+        if self.quantiles:
+            spread = self.spread(compressed).unflatten(-1, (self.horizon, -1)).sort(-1).values
+            quantiles = point.unsqueeze(-1) + scale.unsqueeze(-1) * spread
+        if members is not None:
+            inside = members.unsqueeze(-1)
+            point, linear = torch.where(inside, point, 0.0), torch.where(inside, linear, 0.0)
+            if quantiles is not None:
+                quantiles = torch.where(inside.unsqueeze(-1), quantiles, 0.0)
+        return Forecast(point, linear, quantiles)

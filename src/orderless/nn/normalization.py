@@ -1,0 +1,60 @@
+"""Instance normalisation: every look-back of every variable by its own level and spread.
+
+No weights, so it treats variables alike; missing values are ignored; a constant look-back becomes
+zeros.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# In units of the data, which estimators scale to a standard deviation of about one. It keeps a
+# constant look-back from being divided by zero.
+VARIANCE_FLOOR = 1e-5
+
+
+class Normalized(NamedTuple):
+    """values * scale + center gives the data back; `values` is 0 where nothing is present."""
+
+    values: Tensor
+    center: Tensor
+    scale: Tensor
+
+
+def normalize(
+    x: Tensor, present: Tensor | None = None, *, center: str = "mean", scale: bool = True
+) -> Normalized:
+    """Normalise x [batch, variable, time] over time; center and scale are [batch, variable, 1]."""
+    if present is not None:
+        present = present.expand_as(x)
+        x = torch.where(present, x, 0.0)
+    middle = _center(x, present, center)
+    values = x - middle
+    if present is not None:
+        values = torch.where(present, values, 0.0)
+    if not scale:
+        return Normalized(values, middle, torch.ones_like(middle))
+    count = _count(x, present)
+    mean = values.sum(-1, keepdim=True) / count
+    variance = (values.square().sum(-1, keepdim=True) / count - mean.square()).clamp(min=0.0)
+    spread = (variance + VARIANCE_FLOOR).sqrt()
+    return Normalized(values / spread, middle, spread)
+
+
+def _center(x: Tensor, present: Tensor | None, center: str) -> Tensor:
+    if center == "none":
+        return torch.zeros_like(x[..., :1])
+    if center == "mean":
+        return x.sum(-1, keepdim=True) / _count(x, present)
+    if present is None:
+        return x[..., -1:]
+    position = torch.arange(x.shape[-1], device=x.device)
+    last = torch.where(present, position, 0).amax(-1, keepdim=True)
+    return x.gather(-1, last)
+
+
+def _count(x: Tensor, present: Tensor | None) -> Tensor | int:
+    if present is None:
+        return x.shape[-1]
+    return present.sum(-1, keepdim=True).clamp(min=1)

@@ -1,0 +1,218 @@
+"""Linear forecasts in closed form: the strong, simple start of the forecaster, and a baseline.
+
+A forecast is linear in the centred look-back of the variable itself and in the look-back pooled
+over the variables, with weights shared by all of them. That is the most a linear map can do
+without knowing an order among the variables (Theorem 1, for inputs).
+
+    y[c] = center[c] + own x[c] + s (shift x[c] + scale[c] pooled p),   s = 1 - 1 / C
+
+with C the number of variables there. A lone variable has s = 0 and gets the forecast of its own
+history, whatever the rest learned from company.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from orderless.errors import SettingError
+from orderless.nn.normalization import normalize
+from orderless.ops import mean_pool, presence
+
+PENALTIES = tuple(10.0**k for k in range(-6, 3))
+
+
+class LinearForecast(nn.Module):
+    """`ridge` (own history), or with `pooled` `coupled ridge`; fitted by `fit`, not by descent.
+
+    **Call** `linear(x, present=None, members=None)` with x [batch, variable, context], `present` of
+    the same shape (False where a value is missing) and `members` [batch, variable]. Returns
+    [batch, variable, horizon] in the units of x; 0 for non-members.
+    """
+
+    def __init__(
+        self,
+        context: int,
+        horizon: int,
+        *,
+        pooled: bool = True,
+        center: str = "mean",
+        scale: bool = True,
+    ) -> None:
+        super().__init__()
+        self.context, self.horizon = context, horizon
+        self.center, self.scale = center, scale
+        self.own = nn.Parameter(torch.zeros(horizon, context))
+        self.shift = nn.Parameter(torch.zeros(horizon, context)) if pooled else None
+        self.pooled = nn.Parameter(torch.zeros(horizon, context)) if pooled else None
+
+    def forward(
+        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+    ) -> Tensor:
+        """The forecast of every variable."""
+        given = self.regressors(x, present, members)
+        y = given.center + given.own @ self.own.mT
+        if self.pooled is not None and self.shift is not None:
+            common = (given.pooled @ self.pooled.mT).unsqueeze(1)
+            y = y + given.company * (given.own @ self.shift.mT + given.scale * common)
+        return y if members is None else torch.where(members.unsqueeze(-1), y, 0.0)
+
+    def regressors(
+        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+    ) -> "Regressors":
+        """What the forecast is linear in."""
+        known = presence(members, present)
+        values, center, scale = normalize(x, known, center=self.center, scale=self.scale)
+        there = torch.ones_like(x[..., 0], dtype=torch.bool) if known is None else known.any(-1)
+        count = there.sum(1).clamp(min=1)
+        return Regressors(
+            own=values * scale,
+            pooled=mean_pool(values.unsqueeze(-1), observed=known).squeeze(-1),
+            center=center,
+            scale=scale,
+            company=(1 - 1 / count.to(x.dtype)).reshape(-1, 1, 1),
+            there=there,
+        )
+
+    @torch.no_grad()
+    def fit(
+        self,
+        train: "RidgeStatistics",
+        validation: "RidgeStatistics",
+        penalties: Sequence[float] = PENALTIES,
+    ) -> "RidgeChoice":
+        """Set the weights in closed form, with the penalties that do best on `validation`.
+
+        First the own history alone, then what company adds to it; for both, nothing is a
+        candidate. Penalties are in units of the mean variance of the regressors.
+        """
+        if not penalties or min(penalties) <= 0:
+            raise SettingError(f"penalties={penalties} must be one or more positive numbers.")
+        own, own_penalty = _best(train.own(), validation.own(), penalties)
+        self.own.copy_(own)
+        if self.pooled is None or self.shift is None:
+            return RidgeChoice(own_penalty, None)
+        both, penalty = _best(train.company(own), validation.company(own), penalties)
+        self.shift.copy_(both[:, : self.context])
+        self.pooled.copy_(both[:, self.context :])
+        return RidgeChoice(own_penalty, penalty)
+
+
+class Regressors(NamedTuple):
+    """own [B,V,L]; pooled [B,L]; center, scale [B,V,1]; company [B,1,1]; there [B,V]."""
+
+    own: Tensor
+    pooled: Tensor
+    center: Tensor
+    scale: Tensor
+    company: Tensor
+    there: Tensor
+
+
+class RidgeChoice(NamedTuple):
+    """The penalties that won on validation; None where no weights at all did best."""
+
+    own: float | None
+    company: float | None
+
+
+class Moments(NamedTuple):
+    """All that least squares needs to know: regressors by regressors, and regressors by targets."""
+
+    gram: Tensor
+    cross: Tensor
+
+
+class RidgeStatistics:
+    """Sums over windows from which ridge is solved for any penalty; feed it block by block.
+
+    Kept in float64 on the device of the windows. Missing targets are left out of the sums, which
+    are then rescaled to the full number of windows: exact when targets go missing at random.
+    """
+
+    def __init__(self, linear: LinearForecast) -> None:
+        self.linear = linear
+        self._sums: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def update(
+        self,
+        x: Tensor,
+        target: Tensor,
+        present: Tensor | None = None,
+        target_present: Tensor | None = None,
+        members: Tensor | None = None,
+    ) -> None:
+        """Add windows x [batch, variable, context] and what followed [batch, variable, horizon]."""
+        given = self.linear.regressors(x, present, members)
+        rows = given.there
+        asked = (
+            torch.ones_like(target, dtype=torch.bool) if target_present is None else target_present
+        )
+        asked = asked & rows.unsqueeze(-1)
+        y = torch.where(asked, target - given.center, 0.0).double()
+        own = torch.where(rows.unsqueeze(-1), given.own, 0.0).double()
+        self._add("rows", rows.sum().double())
+        self._add("asked", asked.sum((0, 1)).double())
+        self._add("own_own", _outer(own, own))
+        self._add("own_y", _outer(own, y))
+        if self.linear.pooled is None:
+            return
+        company, pooled = given.company.double(), given.pooled.double()
+        scale = torch.where(rows.unsqueeze(-1), given.scale, 0.0).double()
+        # The pooled look-back is one series a window: summing the variables first saves the work.
+        self._add("self_own", _outer(company * own, own))
+        self._add("self_self", _outer(company * own, company * own))
+        self._add("pooled_own", pooled.mT @ (company * scale * own).sum(1))
+        self._add("pooled_self", pooled.mT @ (company.square() * scale * own).sum(1))
+        self._add("self_y", _outer(company * own, y))
+        self._add("pooled_y", pooled.mT @ (company * scale * y).sum(1))
+        squares = (company * scale).square().sum(1)
+        self._add("pooled_pooled", pooled.mT @ (squares * pooled))
+
+    def own(self) -> Moments:
+        """The problem of forecasting from the own history."""
+        return Moments(self._sums["own_own"], self._sums["own_y"] * self._fill())
+
+    def company(self, own: Tensor) -> Moments:
+        """The problem of forecasting what `own` leaves over, in company."""
+        s = self._sums
+        gram = torch.cat(
+            (
+                torch.cat((s["self_self"], s["pooled_self"].mT), dim=1),
+                torch.cat((s["pooled_self"], s["pooled_pooled"]), dim=1),
+            )
+        )
+        cross = torch.cat((s["self_y"], s["pooled_y"])) * self._fill()
+        explained = torch.cat((s["self_own"], s["pooled_own"])) @ own.double().mT
+        return Moments(gram, cross - explained)
+
+    def _fill(self) -> Tensor:
+        return self._sums["rows"] / self._sums["asked"].clamp(min=1.0)
+
+    def _add(self, name: str, value: Tensor) -> None:
+        self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    return a.flatten(0, 1).mT @ b.flatten(0, 1)
+
+
+def _best(
+    train: Moments, validation: Moments, penalties: Sequence[float]
+) -> tuple[Tensor, float | None]:
+    """The weights [horizon, regressor] with the least squared error on validation."""
+    values, vectors = torch.linalg.eigh(train.gram)
+    values = values.clamp(min=0.0)
+    unit = values.mean().clamp(min=torch.finfo(values.dtype).tiny)
+    rotated = vectors.mT @ train.cross
+    gram, cross = vectors.mT @ validation.gram @ vectors, vectors.mT @ validation.cross
+    best, choice, least = torch.zeros_like(rotated), None, 0.0
+    for penalty in penalties:
+        weights = rotated / (values + penalty * unit).unsqueeze(-1)
+        # Squared error, less that of forecasting nothing.
+        excess = float((weights * (gram @ weights - 2 * cross)).sum())
+        if excess < least:
+            best, choice, least = weights, penalty, excess
+    return (vectors @ best).mT, choice
