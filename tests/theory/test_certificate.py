@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from orderless.errors import NothingToCertify, ValueRangeError
+from orderless.nn import VI2DSSM
 from orderless.ops import Generator
 from orderless.theory import certify
 
@@ -96,3 +97,18 @@ def test_what_cannot_be_certified_is_an_error_in_words():
         certify(Layer("none", rates(-1.0, -0.5, 0.0)), 0)
     with pytest.raises(ValueRangeError, match="`smallest_step` is 0"):
         certify(Layer("none", rates(-1.0, -0.5, 0.0)), 1, smallest_step=0.0)
+
+
+@pytest.mark.parametrize("coupling", ["none", "field", "feedback"])
+def test_our_layer_is_certified_for_any_number_of_variables_whatever_its_parameters(coupling):
+    layer = VI2DSSM(8, states=4, heads=2, coupling=coupling)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(3 * torch.randn(parameter.shape))
+    certificate = certify(layer, n_variables=1_000)
+    assert certificate.holds
+    assert certificate.largest_n_variables == math.inf
+    assert certificate.margin > 0.0
+    assert certificate.layers[0].proof == ("two modes" if coupling == "feedback" else "no loop")
+    assert math.isfinite(certificate.transient)
+    assert math.isfinite(certificate.input_bound)

@@ -24,8 +24,10 @@ class CanonicalForm:
 
     def matrix(self) -> Tensor:
         """The whole matrix, [n_variables * size, n_variables * size], variable by variable."""
-        identity = torch.eye(self.n_variables, dtype=self.own.dtype, device=self.own.device)
-        return torch.kron(identity, self.own) + torch.kron(torch.ones_like(identity), self.shared)
+        n, size = self.n_variables, self.own.shape[-1]
+        identity = torch.eye(n, dtype=self.own.dtype, device=self.own.device)
+        blocks = identity[:, None, :, None] * self.own[:, None] + self.shared[:, None]
+        return blocks.reshape(n * size, n * size)
 
     @property
     def difference_mode(self) -> Tensor:
