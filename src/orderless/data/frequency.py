@@ -1,43 +1,210 @@
 """The step of a time axis: found from time stamps, used to fill gaps and to name the future."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
 
 import numpy as np
+
+from orderless.errors import DataError
+
+# Time stamps may miss their place on the grid by this share of a step (clocks, rounded fractions).
+TOLERANCE = 0.05
+# A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
+LONGEST_EMPTY_GRID = 100_000
+HOUR = 3_600_000_000_000
 
 
 @dataclass(frozen=True)
 class Frequency:
     """The step from one time stamp to the next.
 
-    unit     "step" (numbers), "nanoseconds" (a fixed duration), "days" (calendar days of a time
-             zone, which may last 23 or 25 hours) or "months"
-    count    how many of them make one step; 3 months is a quarter, 12 a year
-    anchor   for months: the day of the month, 31 standing for the last day
-    time_zone    for days and months: the zone whose calendar counts
+    unit        "step" (plain numbers), "nanoseconds" or "months"
+    count       how many of them make one step; 3 months is a quarter, 12 a year
+    anchor      for months: the day of the month, 31 standing for the last day
+    time_zone   where given, steps are counted on the wall clock of this zone, so that a day may
+                last 23 or 25 hours; time stamps themselves are always UTC
     """
 
-    count: float
+    count: int | float
     unit: str
     anchor: int = 0
     time_zone: str | None = None
 
     def __str__(self) -> str:
         """For people: "15 minutes", "1 month"."""
-        raise NotImplementedError
+        if self.unit == "step":
+            return f"{self.count:g}"
+        if self.unit == "months":
+            years = self.count % 12 == 0
+            return _counted(self.count // 12 if years else self.count, "year" if years else "month")
+        for size, word in ((24, "day"), (1, "hour"), (1 / 60, "minute"), (1 / 3600, "second")):
+            if self.count % round(size * HOUR) == 0:
+                return _counted(self.count / (size * HOUR), word)
+        return f"{self.count / 1e9:g} seconds"
 
-    def future(self, last, horizon: int) -> np.ndarray:
+    def future(self, last: np.generic, horizon: int) -> np.ndarray:
         """The `horizon` time stamps that follow `last`."""
-        raise NotImplementedError
+        return self._from(np.asarray(last), np.arange(1, horizon + 1))
+
+    def _from(self, start: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """The time stamps that lie so many steps after `start`."""
+        if self.unit == "step":
+            later = start + steps * self.count
+            return (np.rint(later) if start.dtype.kind == "i" else later).astype(start.dtype)
+        if start.dtype.kind == "m":
+            return start + np.rint(steps * self.count).astype(start.dtype)
+        local = _to_wall_clock(start.reshape(1), self.time_zone)[0]
+        if self.unit == "nanoseconds":
+            later = local + np.rint(steps * self.count).astype("timedelta64[ns]")
+        else:
+            month = local.astype("datetime64[M]") + steps * int(self.count)
+            day = np.minimum(self.anchor, _days_in(month)) - 1
+            clock = local - local.astype("datetime64[D]")
+            later = month.astype("datetime64[D]").astype("datetime64[ns]")
+            later = later + day.astype("timedelta64[D]") + clock
+        return _from_wall_clock(later, self.time_zone).astype(start.dtype)
 
 
 def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequency | None:
     """The regular step on which all of `times` (sorted, no duplicates) lie, gaps allowed.
 
+    Months are tried first, then the most common step, then the largest step that divides all.
     None for fewer than two time stamps. Raises DataError where no regular step fits.
     """
-    raise NotImplementedError
+    if len(times) < 2:
+        return None
+    if not np.issubdtype(times.dtype, np.datetime64):
+        numbers = times.astype(np.int64) if times.dtype.kind == "m" else times
+        unit = "nanoseconds" if times.dtype.kind == "m" else "step"
+        return Frequency(_regular_step(numbers, times), unit)
+    numbers = times.astype(np.int64)
+    # Only a step of about a day or more can follow the calendar of a zone instead of the clock.
+    if np.median(np.diff(numbers)) < 20 * HOUR:
+        try:
+            return Frequency(_regular_step(numbers, times), "nanoseconds")
+        except DataError:
+            if time_zone is None:
+                raise
+    local = _to_wall_clock(times, time_zone)
+    months = _month_step(local)
+    if months is not None:
+        return Frequency(*months, time_zone)
+    count = _regular_step(local.astype(np.int64), times)
+    return Frequency(count, "nanoseconds", time_zone=time_zone)
 
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:
     """All time stamps from first to last without gaps, and where each of `times` lies in them."""
-    raise NotImplementedError
+    if frequency.unit == "months":
+        month = _to_wall_clock(times, frequency.time_zone).astype("datetime64[M]").astype(np.int64)
+        positions = (month - month[0]) // int(frequency.count)
+    else:
+        local = times
+        if times.dtype.kind == "M":
+            local = _to_wall_clock(times, frequency.time_zone)
+        numbers = local if frequency.unit == "step" else local.astype(np.int64)
+        steps = np.rint(np.diff(numbers) / frequency.count).astype(np.int64)
+        positions = np.concatenate([[0], np.cumsum(steps)])
+    if positions[-1] == len(times) - 1:
+        return times, positions
+    size = int(positions[-1]) + 1
+    if size > max(LONGEST_EMPTY_GRID, 100 * len(times)):
+        gap = int(np.argmax(np.diff(positions)))
+        raise DataError(
+            f"A step of {frequency} from {times[0]} to {times[-1]} makes {size:,} time stamps, of "
+            f"which only {len(times):,} are there; the longest gap follows {times[gap]}. Correct "
+            "the time stamp that is wrong, or tell the parts on both sides of the gap apart with a "
+            "group column."
+        )
+    grid = frequency._from(np.asarray(times[0]), np.arange(size))
+    # A time stamp that is slightly off the grid stays what it was.
+    grid[positions] = times
+    return grid, positions
+
+
+def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
+    """The step of an increasing axis of numbers; `times` are their names in an error."""
+    gaps = np.diff(numbers)
+    sizes, counts = np.unique(gaps, return_counts=True)
+    step = sizes[np.argmax(counts)]
+    whole = np.issubdtype(numbers.dtype, np.integer)
+    if whole and not (gaps % step).any():
+        return int(step)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = gaps / step
+        number = np.rint(ratio)
+        miss = np.abs(ratio - np.maximum(number, 1))
+    if miss.max() <= TOLERANCE:
+        # The mean over all steps does not drift, which the most common one may.
+        return float((numbers[-1] - numbers[0]) / number.sum())
+    common = int(np.gcd.reduce(gaps)) if whole else 0
+    if common and step <= 4 * common:
+        return common
+    worst = int(np.argmax(miss))
+    shown = Frequency(step.item(), "nanoseconds" if times.dtype.kind in "mM" else "step")
+    raise DataError(
+        f"The time stamps are not equally spaced: the most common step is {shown}, but "
+        f"{times[worst]} is followed by {times[worst + 1]}. Resample the data to a regular step, "
+        "or drop the time column to take the rows as equally spaced."
+    )
+
+
+def _month_step(local: np.ndarray) -> tuple[int, str, int] | None:
+    """Count, unit and day of the month where all time stamps lie a number of months apart."""
+    month = local.astype("datetime64[M]")
+    day = (local.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64) + 1
+    clock = local - local.astype("datetime64[D]")
+    last = _days_in(month)
+    anchor = 31 if (day == last).all() else int(day.max())
+    gaps = np.diff(month.astype(np.int64))
+    if (day != np.minimum(anchor, last)).any() or (clock != clock[0]).any() or gaps.min() < 1:
+        return None
+    return int(np.gcd.reduce(gaps)), "months", anchor
+
+
+def _days_in(month: np.ndarray) -> np.ndarray:
+    return ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
+
+
+def zone_named(name: str) -> tzinfo:
+    """A time zone by its name, or by a fixed offset such as "+01:00" or "UTC-03:30"."""
+    offset = name.removeprefix("UTC")
+    if offset[:1] in ("+", "-") and len(offset) == 6:
+        sign = -1 if offset[0] == "-" else 1
+        return timezone(sign * timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6])))
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError) as error:
+        raise DataError(
+            f"The time zone {name!r} is not known here. Convert the time stamps to UTC first, or "
+            "install the package tzdata."
+        ) from error
+
+
+def _to_wall_clock(times: np.ndarray, time_zone: str | None) -> np.ndarray:
+    if time_zone is None:
+        return times
+    zone = zone_named(time_zone)
+    offsets = [
+        datetime.fromtimestamp(second, UTC).astimezone(zone).utcoffset()
+        for second in (times.astype(np.int64) // 1_000_000_000).tolist()
+    ]
+    return times + np.array(offsets, "timedelta64[s]")
+
+
+def _from_wall_clock(local: np.ndarray, time_zone: str | None) -> np.ndarray:
+    """UTC. The first of two equal readings; one the clock skips is read with the earlier offset."""
+    if time_zone is None:
+        return local
+    zone = zone_named(time_zone)
+    start = datetime(1970, 1, 1)
+    offsets = [
+        (start + timedelta(seconds=second)).replace(tzinfo=zone).utcoffset()
+        for second in (local.astype(np.int64) // 1_000_000_000).tolist()
+    ]
+    return local - np.array(offsets, "timedelta64[s]")
+
+
+def _counted(number: int | float, word: str) -> str:
+    return f"{number:g} {word}" + ("" if number == 1 else "s")

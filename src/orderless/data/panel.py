@@ -4,8 +4,10 @@ Values lie [variable, time] on a regular grid of time stamps. What was not obser
 `observed`; its value is NaN and must not be used. Systems may differ in length and in variables.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,26 +15,49 @@ from orderless.data.frequency import Frequency
 
 
 @dataclass(frozen=True)
+class TimeForm:
+    """How time stamps were written.
+
+    kind        "none" (rows were counted), "number", "datetime", "date", "duration" or "text"
+    name        of the column or index
+    index       True where they were the index of a pandas frame
+    time_zone   the zone of zone-aware time stamps
+    dtype       the narwhals type of the column (None for arrays, dicts, pandas indices)
+    pattern     for text: how to write a time stamp, as for `strftime`
+    period      for an index of pandas periods: their frequency
+    """
+
+    kind: str = "none"
+    name: Hashable = None
+    index: bool = False
+    time_zone: str | None = None
+    dtype: Any = None
+    pattern: str | None = None
+    period: str | None = None
+
+
+@dataclass(frozen=True)
 class Form:
     """How the data came in, so that results can go out the same way.
 
-    `kind` is "wide", "long", "array" (one array) or "arrays" (a list or a 3-D array of systems).
-    `library` is the narwhals name of the frame library, "dict" for a mapping of columns, or None
-    for arrays. `index` says that the time stamps were the index of a pandas frame. `labels` maps
-    the name of a variable to the column label it had.
+    kind        "wide", "long", "array" (one array) or "arrays" (several systems)
+    library     the module of the frame library; None for arrays and for a dict of columns
+    dimensions  for arrays: of each system's array, 1 or 2; of one 3-D array, 3
+    labels      from the name of a variable to the label it had: any hashable value
+    row_labels  the index of a pandas frame
+    dtypes      from the label of the group or variable column to its narwhals type
     """
 
     kind: str
-    library: str | None = None
-    time: Hashable = None
+    library: Any = None
+    time: TimeForm = TimeForm()
     variable: Hashable = None
     value: Hashable = None
     group: Hashable = None
-    index: bool = False
-    time_type: str = "step"
-    time_zone: str | None = None
     dimensions: int = 2
-    labels: tuple[tuple[str, Hashable], ...] = ()
+    row_labels: Any = None
+    labels: dict[str, Any] = field(default_factory=dict)
+    dtypes: dict[Any, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,9 +67,11 @@ class System:
     values      [variable, time] float64, NaN where not observed
     observed    [variable, time] bool
     variables   a name for each row of `values`, in the order the input had them, no name twice
-    times       [time] regular: datetime64[ns] (UTC where a zone was given), int64 or float64
+    times       [time] regular: datetime64[ns] (UTC where a zone was given), timedelta64[ns], int64
+                or float64
     frequency   the step from one time to the next; None where a single time stamp tells nothing
-    rows        [input row] where each row of the input lies in `times`
+    rows        [input row] where each row of the system's input lies in `times`
+    input_rows  [input row] the number of that row in the whole input
     row_variables   [input row] which variable each row of a long frame holds; None otherwise
     name        the value of the group column, or the number of the system
     """
@@ -55,8 +82,9 @@ class System:
     times: np.ndarray
     frequency: Frequency | None
     rows: np.ndarray
+    input_rows: np.ndarray
     row_variables: np.ndarray | None = None
-    name: Hashable = 0
+    name: Any = 0
 
 
 @dataclass(frozen=True)
@@ -69,17 +97,19 @@ class Panel:
     @property
     def variables(self) -> tuple[str, ...]:
         """Every variable name of any system, each once, in order of first appearance."""
-        raise NotImplementedError
+        return tuple(dict.fromkeys(name for system in self.systems for name in system.variables))
 
     @property
     def missing_share(self) -> float:
         """The share of all (variable, time) entries that was not observed."""
-        raise NotImplementedError
+        entries = sum(system.observed.size for system in self.systems)
+        return 1.0 - sum(int(system.observed.sum()) for system in self.systems) / entries
 
     @property
     def frequency(self) -> Frequency | None:
         """The step that most systems have; None where no system has two time stamps."""
-        raise NotImplementedError
+        known = Counter(one.frequency for one in self.systems if one.frequency is not None)
+        return known.most_common(1)[0][0] if known else None
 
 
 def canonical_order(variables: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,4 +118,7 @@ def canonical_order(variables: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     `values[order]` is the same array for every order of the columns, so a computation on it is
     the same bit for bit; `result[restore]` puts the results back in the caller's order.
     """
-    raise NotImplementedError
+    order = np.array(sorted(range(len(variables)), key=variables.__getitem__), np.int64)
+    restore = np.empty_like(order)
+    restore[order] = np.arange(len(order))
+    return order, restore

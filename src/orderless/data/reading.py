@@ -16,11 +16,20 @@ What happens to
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
-from orderless.data.panel import Panel
+from orderless.data.frames import Column, Table, open_table
+from orderless.data.frequency import Frequency, infer_frequency, regular_grid
+from orderless.data.panel import Form, Panel, System, TimeForm
+from orderless.data.timestamps import is_time_name
+from orderless.errors import DataError
+
+VARIABLE_NAMES = {"unique_id", "item_id", "series_id", "variable", "sensor", "series", "tag"}
+VALUE_NAMES = {"y", "value", "target"}
 
 
 def read_panel(
@@ -35,7 +44,8 @@ def read_panel(
 
     data    a wide frame (one column a variable), a long frame (one row a variable and time), an
             array [time] or [time, variable] or [system, time, variable], or a list of arrays
-            [time] or [time, variable] of independent systems
+            [time] or [time, variable] of independent systems. Nested lists of numbers are one
+            array. The variables of arrays are called v0, v1, ...
     time    the column of time stamps; found by type or by name where not given. Without one, rows
             are equally spaced and counted from 0. A pandas index of time stamps counts as one.
     variable, value     the columns of a long frame that name the variable and hold its value;
@@ -43,7 +53,33 @@ def read_panel(
             in a frame of three columns, by type
     group   the column that tells independent systems apart; nothing couples them
     """
-    raise NotImplementedError
+    if isinstance(data, Panel):
+        return data
+    table = open_table(data)
+    if table is not None:
+        return _read_table(table, time, variable, value, group)
+    _no_columns(time=time, variable=variable, value=value, group=group)
+    if _is_list_of_arrays(data):
+        arrays = [
+            _as_numbers(one, f"array {number} of the list") for number, one in enumerate(data)
+        ]
+        form = Form("arrays", dimensions=arrays[0].ndim if arrays else 2)
+    else:
+        array = _as_numbers(data, "the array")
+        form = Form("arrays" if array.ndim == 3 else "array", dimensions=array.ndim)
+        arrays = list(array) if array.ndim == 3 else [array]
+    if not arrays:
+        raise DataError("The list is empty. Give at least one array.")
+    systems = []
+    for number, one in enumerate(arrays):
+        if one.ndim not in (1, 2):
+            raise DataError(
+                f"An array of {one.ndim} dimensions cannot be read. Give [time], [time, variable] "
+                "or [system, time, variable]."
+            )
+        columns = one.T if one.ndim == 2 else one[None]
+        systems.append(_system_of_array(columns, number, f"array {number}"))
+    return Panel(tuple(systems), form)
 
 
 def read_cases(
@@ -57,12 +93,437 @@ def read_cases(
     """Cases for classification, each a system of its own.
 
     data    an array [case, variable, time] or [case, time] (one variable), a list of arrays
-            [variable, time] or [time] of different length, where NaN at the end of a case pads it
-            and is cut off; or a frame as in `read_panel`, with `group` naming the case
+            [variable, time] or [time] of different length, where steps at the end of a case at
+            which nothing is observed are padding and are cut off; or a frame as in `read_panel`,
+            with `group` naming the case. Cases of a frame come in order of first appearance.
     """
-    raise NotImplementedError
+    if isinstance(data, Panel):
+        return data
+    table = open_table(data)
+    if table is not None:
+        if group is None:
+            raise DataError(
+                "A frame of cases needs the name of the column that tells the cases apart: pass "
+                "group=."
+            )
+        return _read_table(table, time, variable, value, group)
+    _no_columns(time=time, variable=variable, value=value, group=group)
+    if _is_list_of_arrays(data):
+        arrays = [_as_numbers(one, f"case {number}") for number, one in enumerate(data)]
+    else:
+        array = _as_numbers(data, "the array")
+        if array.ndim not in (2, 3):
+            raise DataError(
+                f"An array of {array.ndim} dimensions holds no cases. Give [case, variable, time], "
+                "or [case, time] for one variable."
+            )
+        arrays = list(array)
+    if not arrays:
+        raise DataError("There is not a single case. Give at least one.")
+    systems = []
+    for number, one in enumerate(arrays):
+        if one.ndim not in (1, 2):
+            raise DataError(
+                f"Case {number} has {one.ndim} dimensions. Give [variable, time], or [time] for "
+                "one variable."
+            )
+        rows = np.atleast_2d(one)
+        seen = np.flatnonzero(~np.isnan(rows).all(0)) if rows.size else np.array([])
+        length = int(seen[-1]) + 1 if len(seen) else min(1, rows.shape[1])
+        systems.append(_system_of_array(rows[:, :length], number, f"case {number}"))
+    return Panel(tuple(systems), Form("arrays", dimensions=arrays[0].ndim))
 
 
-def read_labels(labels: Sequence | np.ndarray, cases: int) -> np.ndarray:
+def read_labels(labels: Any, cases: int) -> np.ndarray:
     """Class labels as a 1-D array without missing values, one for each of the `cases`."""
-    raise NotImplementedError
+    opened = nw.from_native(labels, pass_through=True, series_only=True)
+    array = np.asarray(opened.to_numpy() if isinstance(opened, nw.Series) else labels)
+    if array.ndim != 1 or len(array) != cases:
+        raise DataError(
+            f"There are {cases} cases, but labels of shape {array.shape}. Give one label a case."
+        )
+    # Only a missing value differs from itself; None equals itself and is looked for by name.
+    missing = np.array([one is None or one != one for one in array.tolist()], bool)
+    if missing.any():
+        raise DataError(
+            f"The label of case {int(np.argmax(missing))} is missing. Leave such cases out."
+        )
+    return array
+
+
+@dataclass(frozen=True)
+class _Roles:
+    """What each column of a frame is there for."""
+
+    time: Column | None
+    variable: Column | None
+    value: Column | None
+    group: Column | None
+    variables: tuple[Column, ...]
+
+
+def _read_table(
+    table: Table, time: Hashable, variable: Hashable, value: Hashable, group: Hashable
+) -> Panel:
+    roles = _assign_roles(table, time, variable, value, group)
+    if not table.rows:
+        raise DataError("The frame has no rows. Give at least one.")
+    times, time_form = _time_axis(roles.time)
+    long = roles.value is not None
+    form = Form(
+        "long" if long else "wide",
+        table.library,
+        time_form,
+        roles.variable.label if roles.variable else None,
+        roles.value.label if roles.value else None,
+        roles.group.label if roles.group else None,
+        labels={str(one.label): one.label for one in roles.variables},
+        row_labels=table.labels,
+        dtypes={one.label: one.dtype for one in (roles.variable, roles.group) if one is not None},
+    )
+    groups = _members(roles.group, table.rows)
+    if long:
+        assert roles.variable is not None
+        assert roles.value is not None
+        codes, names = _codes(roles.variable)
+        _unique_names([str(name) for name in names], roles.variable.where)
+        form.labels.update({str(name): name for name in names})
+        numbers = _finite(roles.value)[:, None]
+    else:
+        codes, names = None, [one.label for one in roles.variables]
+        numbers = np.stack([_finite(one) for one in roles.variables], 1)
+    systems = []
+    for name, rows in groups:
+        where = "" if roles.group is None else f"In {roles.group.label} = {name!r}: "
+        if codes is None:
+            columns = np.tile(np.arange(len(names)), (len(rows), 1))
+            chosen = np.arange(len(names))
+        else:
+            chosen, local = np.unique(codes[rows], return_inverse=True)
+            # np.unique sorts the codes, and codes count by first appearance.
+            columns = local[:, None]
+        stamps = _counted(columns) if times is None else times[rows]
+        try:
+            systems.append(
+                _system(
+                    numbers[rows],
+                    columns,
+                    tuple(str(names[code]) for code in chosen),
+                    stamps,
+                    time_form.time_zone,
+                    rows,
+                    None if codes is None else columns[:, 0],
+                    name,
+                )
+            )
+        except DataError as error:
+            raise DataError(where + str(error)) from error
+    return Panel(tuple(systems), form)
+
+
+def _assign_roles(
+    table: Table, time: Hashable, variable: Hashable, value: Hashable, group: Hashable
+) -> _Roles:
+    by_label = {one.label: one for one in table.columns}
+    if table.index is not None and table.index.label is not None:
+        by_label.setdefault(table.index.label, table.index)
+
+    def named(label: Hashable, role: str) -> Column | None:
+        if label is None:
+            return None
+        if label not in by_label:
+            raise DataError(
+                f"There is no column {label!r} to take as {role}; the frame has "
+                f"{[str(one) for one in by_label]}."
+            )
+        return by_label[label]
+
+    group_column = named(group, "group")
+    id_column, value_column = named(variable, "variable"), named(value, "value")
+    time_column = named(time, "time")
+    taken = {group, variable, value, time} - {None}
+    left = [one for one in table.columns if one.label not in taken]
+    if time_column is None:
+        time_column = _find_time(left, table.index)
+        left = [one for one in left if one is not time_column]
+    if id_column is None and value_column is None and time_column is not None:
+        id_column, value_column = _find_long(left)
+    elif id_column is None and value_column is not None:
+        id_column = _only([one for one in left if one.kind == "text"], "variable", left)
+    elif value_column is None and id_column is not None:
+        value_column = _only([one for one in left if one.kind == "number"], "value", left)
+    left = [one for one in left if one is not id_column and one is not value_column]
+    if value_column is None:
+        # A plain range counts the rows of one system; over several it would tear them apart.
+        if time_column is None and group_column is None:
+            time_column = table.counted
+        return _Roles(time_column, None, None, group_column, _check_variables(left, table))
+    if left:
+        raise DataError(
+            f"A long frame has one column each for time, variable and value, but {left[0].where} "
+            "is none of them. Drop it, or pass group= if it tells independent systems apart."
+        )
+    _check_variables([value_column], table)
+    return _Roles(time_column, id_column, value_column, group_column, ())
+
+
+def _find_time(left: list[Column], index: Column | None) -> Column | None:
+    stamps = [one for one in left if one.kind == "time"]
+    if index is not None and index.kind == "time":
+        return index
+    if len(stamps) > 1:
+        known = [one for one in stamps if is_time_name(one.label)]
+        if len(known) != 1:
+            raise DataError(
+                f"Several columns hold time stamps: {[str(one.label) for one in stamps]}. Pass "
+                "time= to say which one counts, and drop the others."
+            )
+        stamps = known
+    if stamps:
+        return stamps[0]
+    numbers = [one for one in left if one.kind == "number" and is_time_name(one.label)]
+    if len(numbers) > 1:
+        raise DataError(
+            f"Several columns could be time: {[str(one.label) for one in numbers]}. Pass time=."
+        )
+    return numbers[0] if numbers else index
+
+
+def _find_long(left: list[Column]) -> tuple[Column | None, Column | None]:
+    ids = [
+        one
+        for one in left
+        if str(one.label).lower() in VARIABLE_NAMES
+        and (one.kind == "text" or one.values.dtype.kind in "iu")
+    ]
+    values = [one for one in left if str(one.label).lower() in VALUE_NAMES and one.kind == "number"]
+    if len(ids) == 1 and len(values) == 1:
+        return ids[0], values[0]
+    if sorted(one.kind for one in left) == ["number", "text"]:
+        text, number = sorted(left, key=lambda one: one.kind, reverse=True)
+        return text, number
+    return None, None
+
+
+def _only(candidates: list[Column], role: str, left: list[Column]) -> Column:
+    if len(candidates) != 1:
+        raise DataError(
+            f"Which column is the {role} of the long frame? Pass {role}=; the columns left are "
+            f"{[str(one.label) for one in left]}."
+        )
+    return candidates[0]
+
+
+def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, ...]:
+    if not columns:
+        raise DataError(
+            "The frame has no column with values of a variable; it has "
+            f"{[str(one.label) for one in table.columns]}."
+        )
+    for one in columns:
+        if one.kind == "time":
+            raise DataError(
+                f"The {one.where} holds time stamps where numbers are needed. Pass time= if it is "
+                "the time column, or drop it."
+            )
+        if one.kind != "number":
+            example = next((repr(entry) for entry in one.values if entry is not None), "no value")
+            raise DataError(
+                f"The {one.where} holds {example[:40]} where numbers are needed. Pass group= if it "
+                "tells independent systems apart, variable= if it names the variables of a long "
+                "frame; convert it, or drop it."
+            )
+    return tuple(columns)
+
+
+def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
+    """Time stamps as numbers or nanoseconds; None where rows are only counted."""
+    if column is None:
+        return None, TimeForm()
+    values = column.values
+    if column.kind == "time":
+        assert column.time is not None
+        missing = np.isnat(values)
+        form = column.time
+    elif column.kind == "number":
+        missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+        form = column.time or TimeForm("number", column.label, dtype=column.dtype)
+        if values.dtype.kind in "bu":
+            values = values.astype(np.int64)
+        if (np.abs(values[~missing].astype(np.float64)) > 2.0**62).any():
+            raise DataError(
+                f"The {column.where} of time holds numbers beyond 2^62. Count from a later start."
+            )
+    else:
+        raise DataError(
+            f"The {column.where} cannot be read as time stamps. Convert it to time stamps or "
+            "numbers first."
+        )
+    if missing.any():
+        raise DataError(
+            f"The time stamp in row {int(np.argmax(missing))} of {column.where} is missing. Fill "
+            "it in, or drop the row."
+        )
+    return (values.astype(np.float64) if values.dtype.kind == "f" else values), form
+
+
+def _finite(column: Column) -> np.ndarray:
+    return _check_finite(column.values.astype(np.float64)[:, None], [column.where])[:, 0]
+
+
+def _check_finite(values: np.ndarray, where: Sequence[str]) -> np.ndarray:
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, column = np.argwhere(infinite)[0]
+        raise DataError(
+            f"There is an infinity in row {row} of {where[column]}. Replace it by a missing value "
+            "(NaN) if it means that there was no reading."
+        )
+    return values
+
+
+def _members(group: Column | None, rows: int) -> list[tuple[Any, np.ndarray]]:
+    """Each group's value and its rows, in order of first appearance."""
+    if group is None:
+        return [(0, np.arange(rows))]
+    codes, names = _codes(group)
+    order = np.argsort(codes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return list(zip(names, parts, strict=True))
+
+
+def _codes(column: Column) -> tuple[np.ndarray, list[Any]]:
+    """A number for each row, counting distinct values by first appearance, and those values."""
+    if column.kind == "other":
+        raise DataError(f"The {column.where} holds values that cannot name anything. Use text.")
+    entries = column.values.tolist()
+    missing = next((row for row, one in enumerate(entries) if one is None or one != one), None)
+    if missing is not None:
+        raise DataError(
+            f"Row {missing} of {column.where} names nothing: the value is missing. Fill it in, or "
+            "drop the row."
+        )
+    numbers: dict[Any, int] = {}
+    codes = [numbers.setdefault(one, len(numbers)) for one in entries]
+    return np.array(codes, np.int64), list(numbers)
+
+
+def _unique_names(names: list[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise DataError(f"Two variables in {where} are called {twice!r}. Rename one of them.")
+
+
+def _counted(columns: np.ndarray) -> np.ndarray:
+    """The number of each row among the rows of its variable, where there are no time stamps."""
+    codes = columns[:, 0]
+    if columns.shape[1] > 1 or not codes.any():
+        return np.arange(len(columns))
+    order = np.argsort(codes, kind="stable")
+    first = np.searchsorted(codes[order], codes[order])
+    counted = np.empty(len(codes), np.int64)
+    counted[order] = np.arange(len(codes)) - first
+    return counted
+
+
+def _system(
+    numbers: np.ndarray,
+    columns: np.ndarray,
+    variables: tuple[str, ...],
+    stamps: np.ndarray,
+    time_zone: str | None,
+    input_rows: np.ndarray,
+    row_variables: np.ndarray | None,
+    name: Any,
+) -> System:
+    """A system from numbers [row, entry] of the variables `columns` [row, entry] at `stamps`."""
+    unique, place = np.unique(stamps, return_inverse=True)
+    frequency: Frequency | None = infer_frequency(unique, time_zone)
+    times, positions = (
+        (unique, np.array([0])) if frequency is None else regular_grid(unique, frequency)
+    )
+    rows = positions[place]
+    values = np.full((len(variables), len(times)), np.nan)
+    if len(unique) == len(stamps) and row_variables is None:
+        values[:, rows] = numbers.T
+    else:
+        highest = values.copy()
+        at = (columns * len(times) + rows[:, None]).ravel()
+        # fmin and fmax prefer a number to NaN, so entries that complete each other merge.
+        np.fmin.at(values.reshape(-1), at, numbers.ravel())
+        np.fmax.at(highest.reshape(-1), at, numbers.ravel())
+        conflict = values < highest
+        if conflict.any():
+            variable, time = np.argwhere(conflict)[0]
+            raise DataError(
+                f"The variable {variables[variable]!r} has both {values[variable, time]:g} and "
+                f"{highest[variable, time]:g} at time {times[time]}. Aggregate the rows with the "
+                "same time stamp, pass group= if they belong to different systems, or give local "
+                "times their zone if clocks were turned back."
+            )
+    observed = ~np.isnan(values)
+    return System(
+        values, observed, variables, times, frequency, rows, input_rows, row_variables, name
+    )
+
+
+def _system_of_array(values: np.ndarray, number: int, where: str) -> System:
+    """A system from values [variable, time]."""
+    variables, steps = values.shape
+    if not values.size:
+        raise DataError(
+            f"The {where} has {variables} variables and {steps} time steps. Give at least one of "
+            "each."
+        )
+    infinite = np.isinf(values)
+    if infinite.any():
+        variable, step = np.argwhere(infinite)[0]
+        raise DataError(
+            f"There is an infinity at time step {step} of variable {variable} of {where}. Replace "
+            "it by NaN if it means that there was no reading."
+        )
+    times = np.arange(steps)
+    return System(
+        np.array(values),
+        ~np.isnan(values),
+        tuple(f"v{variable}" for variable in range(variables)),
+        times,
+        infer_frequency(times),
+        times,
+        times,
+        name=number,
+    )
+
+
+def _no_columns(**labels: Hashable) -> None:
+    for role, label in labels.items():
+        if label is not None:
+            raise DataError(
+                f"{role}={label!r} names a column, but an array has none. Leave it out, or give a "
+                "frame."
+            )
+
+
+def _is_list_of_arrays(data: Any) -> bool:
+    """Arrays, or things that become arrays by themselves; nested lists of numbers are one array."""
+    return isinstance(data, list | tuple) and all(
+        hasattr(one, "__array__") and np.ndim(one) > 0 for one in data
+    )
+
+
+def _as_numbers(data: Any, where: str) -> np.ndarray:
+    """A float64 array with NaN where something is missing."""
+    if hasattr(data, "detach"):
+        data = data.detach().cpu()
+    if isinstance(data, np.ma.MaskedArray):
+        data = np.ma.filled(data.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(data)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"values of type {array.dtype}")
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"{where[0].upper()}{where[1:]} cannot be read as numbers ({error}). Give a frame, an "
+            "array of numbers, or a list of such arrays."
+        ) from error

@@ -1,11 +1,14 @@
 """Results back in the form the input came in: same library, wide or long, frame or array."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from orderless.data.panel import Panel
+from orderless.data.frames import Column, build_frame, pandas_index
+from orderless.data.panel import Panel, System
+from orderless.errors import DataError
 
 
 def write_forecast(
@@ -24,11 +27,32 @@ def write_forecast(
                 column "cutoff" with the last time stamp before each origin
 
     wide    time stamps, then a column a variable and ending (`pressure`, `pressure-lo-80`)
-    long    variable, time, then a column an ending (`y`, `y-lo-80`); group columns first
+    long    variable, time, then a column an ending (`y`, `y-lo-80`); the group column first
     arrays  [horizon, variable] ([window, horizon, variable] for a backtest) as the input's axes
             were; with other endings than "", a dict from ending to array
+    A system with a single time stamp has no step of its own and takes that of the others; where
+    none has one, time stamps count on by 1, and dates and times raise DataError.
     """
-    raise NotImplementedError
+    backtest = origins is not None
+    blocks = {
+        ending: [values if backtest else values[None] for values in systems]
+        for ending, systems in forecast.items()
+    }
+    if panel.form.kind in ("array", "arrays"):
+        return _arrays(panel, blocks, backtest)
+    horizon = next(iter(blocks.values()))[0].shape[-1]
+    starts = origins or [np.array([len(system.times)]) for system in panel.systems]
+    cutoffs = [
+        np.array([system.times[at - 1] for at in positions], system.times.dtype)
+        for system, positions in zip(panel.systems, starts, strict=True)
+    ]
+    times = [
+        np.array([_future(panel, system, last, horizon) for last in lasts], lasts.dtype)
+        for system, lasts in zip(panel.systems, cutoffs, strict=True)
+    ]
+    if panel.form.kind == "wide":
+        return _wide(panel, blocks, times, cutoffs if backtest else None)
+    return _long(panel, blocks, times, cutoffs if backtest else None)
 
 
 def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "score") -> Any:
@@ -37,7 +61,173 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     scores      for each system [time] or [variable, time]
 
     [time] gives a column `name` beside the time stamps (an array [time] for arrays). A long frame
-    then has one row a time stamp, in order of time. [variable, time] gives a column for each
-    variable (wide), a column `name` (long), or an array [time, variable].
+    then has one row a system and time stamp, in order of time. [variable, time] gives a column
+    for each variable (wide), a column `name` (long), or an array [time, variable]. Times that
+    filled a gap of the input have no row.
     """
-    raise NotImplementedError
+    form = panel.form
+    each = scores[0].ndim == 2
+    at_rows = [one[..., system.rows] for one, system in zip(scores, panel.systems, strict=True)]
+    if form.kind in ("array", "arrays"):
+        arrays = [one.T if each and form.dimensions > 1 else one.reshape(-1) for one in at_rows]
+        if form.kind == "array":
+            return arrays[0]
+        return np.stack(arrays) if form.dimensions == 3 else arrays
+    if form.kind == "long" and not each:
+        seen = [np.unique(system.rows) for system in panel.systems]
+        times = np.concatenate([one.times[at] for one, at in zip(panel.systems, seen, strict=True)])
+        columns = [*_group(panel, [len(at) for at in seen]), *_time(panel, times)]
+        joined = np.concatenate([one[at] for one, at in zip(scores, seen, strict=True)])
+        return build_frame(form, [*columns, _values(name, joined)])
+    # Back from systems one after the other to the rows as they came.
+    back = np.argsort(np.concatenate([system.input_rows for system in panel.systems]))
+    times = np.concatenate([system.times[system.rows] for system in panel.systems])[back]
+    columns = [replace(one, values=one.values[back]) for one in _group(panel, None)]
+    if form.kind == "long":
+        columns += [replace(one, values=one.values[back]) for one in _names(panel)]
+        joined = [
+            one[system.row_variables, np.arange(one.shape[1])]
+            for one, system in zip(at_rows, panel.systems, strict=True)
+        ]
+        results = [_values(name, np.concatenate(joined)[back])]
+    elif each:
+        joined = np.concatenate(at_rows, 1)[:, back]
+        labels = [form.labels[variable] for variable in panel.variables]
+        results = [_values(label, row) for label, row in zip(labels, joined, strict=True)]
+    else:
+        results = [_values(name, np.concatenate(at_rows)[back])]
+    return build_frame(form, [*columns, *_time(panel, times), *results], form.row_labels)
+
+
+def _future(panel: Panel, system: System, last: np.generic, horizon: int) -> np.ndarray:
+    frequency = system.frequency or panel.frequency
+    if frequency is not None:
+        return frequency.future(last, horizon)
+    if system.times.dtype.kind in "mM":
+        raise DataError(
+            f"A single time stamp, {last}, does not tell the step to the next. Give at least two "
+            "rows, or drop the time column."
+        )
+    return np.asarray(last) + np.arange(1, horizon + 1)
+
+
+def _arrays(panel: Panel, blocks: dict[str, list[np.ndarray]], backtest: bool) -> Any:
+    form = panel.form
+    results = {}
+    for ending, systems in blocks.items():
+        arrays = [one.transpose(0, 2, 1) if form.dimensions > 1 else one[:, 0] for one in systems]
+        arrays = [one if backtest else one[0] for one in arrays]
+        if form.kind == "array":
+            results[ending] = arrays[0]
+        else:
+            results[ending] = np.stack(arrays) if form.dimensions == 3 else arrays
+    return results[""] if set(results) == {""} else results
+
+
+def _wide(
+    panel: Panel,
+    blocks: dict[str, list[np.ndarray]],
+    times: list[np.ndarray],
+    cutoffs: list[np.ndarray] | None,
+) -> Any:
+    sizes = [one.size for one in times]
+    joined = np.concatenate([one.ravel() for one in times])
+    columns = [*_group(panel, sizes), *_time(panel, joined)]
+    if cutoffs is not None:
+        spread = [np.repeat(one, at.shape[1]) for one, at in zip(cutoffs, times, strict=True)]
+        columns.append(_cutoff(panel, np.concatenate(spread)))
+    for number, variable in enumerate(panel.variables):
+        for ending, systems in blocks.items():
+            # Systems of a wide frame have the same variables, in the order of its columns.
+            values = np.concatenate([one[:, number].ravel() for one in systems])
+            columns.append(_values(_label(panel.form.labels[variable], ending), values))
+    return build_frame(panel.form, columns, _index(panel, joined))
+
+
+def _long(
+    panel: Panel,
+    blocks: dict[str, list[np.ndarray]],
+    times: list[np.ndarray],
+    cutoffs: list[np.ndarray] | None,
+) -> Any:
+    form = panel.form
+    # One row a variable, window and step, in this order.
+    counts = [len(system.variables) for system in panel.systems]
+    sizes = [one.size * count for one, count in zip(times, counts, strict=True)]
+    names = [
+        np.repeat(np.array([form.labels[name] for name in system.variables], object), one.size)
+        for system, one in zip(panel.systems, times, strict=True)
+    ]
+    stamps = [np.tile(one.ravel(), count) for one, count in zip(times, counts, strict=True)]
+    joined = np.concatenate(stamps)
+    columns = [*_group(panel, sizes), _name(panel, np.concatenate(names)), *_time(panel, joined)]
+    if cutoffs is not None:
+        spread = [
+            np.tile(np.repeat(one, at.shape[1]), count)
+            for one, at, count in zip(cutoffs, times, counts, strict=True)
+        ]
+        columns.append(_cutoff(panel, np.concatenate(spread)))
+    for ending, systems in blocks.items():
+        values = np.concatenate([one.transpose(1, 0, 2).ravel() for one in systems])
+        columns.append(_values(_label(form.value, ending), values))
+    return build_frame(form, columns, _index(panel, joined))
+
+
+def _label(label: Any, ending: str) -> Any:
+    return f"{label}-{ending}" if ending else label
+
+
+def _values(label: Any, values: np.ndarray) -> Column:
+    return Column(label, "number", values)
+
+
+def _index(panel: Panel, times: np.ndarray) -> Any:
+    """The index of a pandas frame where it held the time stamps."""
+    return pandas_index(times, panel.form.time) if panel.form.time.index else None
+
+
+def _time(panel: Panel, times: np.ndarray) -> list[Column]:
+    """The column of time stamps; none where rows were counted or the index holds them."""
+    form = panel.form.time
+    if form.index or form.kind == "none":
+        return []
+    return [_stamps(panel, form.name, times)]
+
+
+def _cutoff(panel: Panel, times: np.ndarray) -> Column:
+    return _stamps(panel, "cutoff", times)
+
+
+def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Column:
+    form = panel.form.time
+    if times.dtype.kind in "mM":
+        # The type of an index says nothing about a column.
+        return Column(label, "time", times, replace(form, dtype=None) if form.index else form)
+    dtype = None if form.index or form.dtype is None or form.dtype.is_float() else form.dtype
+    return Column(label, "number", times, dtype=dtype)
+
+
+def _group(panel: Panel, sizes: Sequence[int] | None) -> list[Column]:
+    """The group column, each system's value once for each of its rows."""
+    label = panel.form.group
+    if label is None:
+        return []
+    counts = sizes or [len(system.rows) for system in panel.systems]
+    names = np.empty(len(panel.systems), object)
+    names[:] = [system.name for system in panel.systems]
+    dtype = panel.form.dtypes.get(label)
+    return [Column(label, "text", np.repeat(names, counts), dtype=dtype)]
+
+
+def _names(panel: Panel) -> list[Column]:
+    labels = panel.form.labels
+    entries = [
+        np.array([labels[name] for name in system.variables], object)[system.row_variables]
+        for system in panel.systems
+    ]
+    return [_name(panel, np.concatenate(entries))]
+
+
+def _name(panel: Panel, names: np.ndarray) -> Column:
+    label = panel.form.variable
+    return Column(label, "text", names, dtype=panel.form.dtypes.get(label))

@@ -1,0 +1,303 @@
+"""Frames of any library as plain columns, and plain columns as a frame of that library again.
+
+pandas, polars and Arrow come through narwhals; a dict of arrays needs no library at all.
+"""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from orderless.data.panel import Form, TimeForm
+from orderless.data.timestamps import (
+    is_time_name,
+    parse_objects,
+    parse_text,
+    to_nanoseconds,
+    write_text,
+)
+from orderless.errors import DataError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: numbers, time stamps, text or something else.
+
+    kind    "number" (bool, integer or float), "time", "text" or "other"
+    values  a 1-D array; datetime64[ns] or timedelta64[ns] for time stamps, objects for text
+    """
+
+    label: Hashable
+    kind: str
+    values: np.ndarray
+    time: TimeForm | None = None
+    dtype: Any = None
+
+    @property
+    def where(self) -> str:
+        """The column, as an error calls it."""
+        return f"column {self.label!r}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns in their order, and what only a pandas frame has: an index.
+
+    index       the index as a column where it holds time stamps
+    counted     the index as a column where it is a plain range
+    labels      the index itself, to label the rows of a result
+    library     the narwhals name of the library; None for a dict of columns
+    """
+
+    columns: tuple[Column, ...]
+    library: Any = None
+    index: Column | None = None
+    counted: Column | None = None
+    labels: Any = None
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.columns[0].values) if self.columns else 0
+
+
+def open_table(data: Any) -> Table | None:
+    """The columns of a frame, a series or a dict of columns; None for anything else."""
+    if isinstance(data, Mapping):
+        return _from_mapping(data)
+    if nw.dependencies.is_pandas_like_dataframe(data):
+        _check_labels(list(data.columns))
+    try:
+        frame = nw.from_native(data, pass_through=True, allow_series=True)
+    except (ValueError, nw.exceptions.NarwhalsError) as error:
+        raise DataError(f"The frame cannot be read: {error}") from error
+    if isinstance(frame, nw.LazyFrame):
+        raise DataError("The frame is lazy and holds no values yet. Call .collect() on it first.")
+    if isinstance(frame, nw.Series):
+        frame = frame.to_frame()
+        if not frame.columns[0]:
+            frame = frame.rename({frame.columns[0]: "value"})
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    series = list(frame.iter_columns())
+    _check_labels([one.name for one in series])
+    columns = tuple(_from_series(one) for one in series)
+    if not frame.implementation.is_pandas_like():
+        return Table(columns, frame.implementation)
+    labels: Any = nw.maybe_get_index(frame)
+    index = _pandas_index(labels)
+    counted = type(labels).__name__ == "RangeIndex"
+    return Table(
+        columns,
+        frame.implementation,
+        None if counted else index,
+        index if counted else None,
+        labels,
+    )
+
+
+def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column:
+    """A column from a NumPy array or anything that becomes one."""
+    array = np.ma.filled(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    where = f"column {label!r}"
+    if array.ndim != 1:
+        raise DataError(
+            f"The {where} has {array.ndim} dimensions instead of one. Give one column a variable."
+        )
+    if array.dtype.kind in "biuf":
+        return Column(label, "number", array, dtype=dtype)
+    if array.dtype.kind in "mM":
+        form = TimeForm("datetime" if array.dtype.kind == "M" else "duration", label, dtype=dtype)
+        return Column(label, "time", to_nanoseconds(array, where), form, dtype)
+    if array.dtype.kind in "UT":
+        array = array.astype(object)
+    if array.dtype.kind != "O":
+        return Column(label, "other", array, dtype=dtype)
+    return _from_objects(label, array, dtype)
+
+
+def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
+    """A frame of the input's library, with the pandas index given."""
+    labels = [one.label for one in columns]
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise DataError(
+            f"The result would have two columns called {sorted(map(str, twice))[0]!r}. Rename the "
+            "column of the input that has this name."
+        )
+    if form.library is None:
+        return {
+            one.label: (
+                np.array(write_text(one.values, one.time), object)
+                if one.time is not None and one.time.kind == "text"
+                else one.values
+            )
+            for one in columns
+        }
+    # Temporary names, since narwhals wants text and pandas may have had any label.
+    series = [_to_series(str(number), one, form.library) for number, one in enumerate(columns)]
+    # Not DataFrame.from_dict, which loses the time zones of pandas columns.
+    native = series[0].to_frame().with_columns(*series[1:]).to_native()
+    if form.library.is_pandas_like():
+        native.columns = labels
+        if index is not None:
+            native.index = index
+        return native
+    return (
+        nw.from_native(native)
+        .rename({str(number): str(label) for number, label in enumerate(labels)})
+        .to_native()
+    )
+
+
+def _check_labels(labels: list[Hashable]) -> None:
+    for label in labels:
+        if isinstance(label, tuple):
+            raise DataError(
+                f"The frame has several levels of column names, such as {label!r}. Join them to "
+                "one name each."
+            )
+    names = [str(label) for label in labels]
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise DataError(
+            f"Two columns are called {twice[0]!r}. Variables are told apart by name: rename one."
+        )
+
+
+def _from_mapping(data: Mapping[Hashable, Any]) -> Table:
+    _check_labels(list(data))
+    columns = tuple(column_from_array(label, values) for label, values in data.items())
+    lengths = {str(one.label): len(one.values) for one in columns}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"The columns differ in length: {lengths}. Give all of them the same.")
+    return Table(columns)
+
+
+def _from_series(series: nw.Series) -> Column:
+    label, dtype = series.name, series.dtype
+    if dtype == nw.Boolean or dtype.is_numeric():
+        if series.null_count() or dtype.is_decimal() or dtype == nw.Boolean:
+            values = series.cast(nw.Float64).to_numpy()
+        else:
+            values = series.to_numpy()
+        return Column(label, "number", np.asarray(values), dtype=dtype)
+    if isinstance(dtype, nw.Datetime):
+        zone = dtype.time_zone
+        if zone is not None:
+            series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        column = column_from_array(label, series.to_numpy(), dtype)
+        assert column.time is not None
+        return replace(column, time=replace(column.time, time_zone=zone))
+    if dtype == nw.Date:
+        column = column_from_array(label, series.cast(nw.Datetime("ms")).to_numpy(), dtype)
+        assert column.time is not None
+        return replace(column, time=replace(column.time, kind="date"))
+    if isinstance(dtype, nw.Duration):
+        return column_from_array(label, series.to_numpy(), dtype)
+    if dtype in (nw.String, nw.Categorical, nw.Object) or isinstance(dtype, nw.Enum):
+        values = np.empty(len(series), object)
+        values[:] = series.to_list()
+        return _from_objects(label, values, dtype)
+    return Column(label, "other", np.empty(len(series), object), dtype=dtype)
+
+
+def _from_objects(label: Hashable, values: np.ndarray, dtype: Any) -> Column:
+    known = [one for one in values if not _is_missing(one)]
+    if all(isinstance(one, str) for one in known):
+        texts = np.array([None if _is_missing(one) else one for one in values], object)
+        if not known and dtype not in (nw.String, nw.Categorical):
+            return Column(label, "number", np.full(len(values), np.nan), dtype=dtype)
+        parsed = parse_text(texts.tolist(), f"column {label!r}")
+        if parsed is not None:
+            return Column(label, "time", parsed[0], replace(parsed[1], name=label), dtype)
+        return Column(label, "text", texts, dtype=dtype)
+    times = parse_objects(values, f"column {label!r}")
+    if times is not None:
+        return Column(label, "time", times[0], replace(times[1], name=label), dtype)
+    try:
+        numbers = np.array([np.nan if _is_missing(one) else float(one) for one in values])
+    except (TypeError, ValueError, OverflowError):
+        return Column(label, "other", values, dtype=dtype)
+    if any(isinstance(one, str) for one in known):
+        return Column(label, "other", values, dtype=dtype)
+    return Column(label, "number", numbers, dtype=dtype)
+
+
+def _is_missing(value: Any) -> bool:
+    return (
+        value is None
+        or (not isinstance(value, str) and value is not value)
+        or (type(value).__name__ in ("NAType", "NaTType"))
+        or (isinstance(value, float) and value != value)
+    )
+
+
+def _pandas_index(index: Any) -> Column | None:
+    """The index of a pandas frame where it can count as time: time stamps, or a plain range."""
+    kind, label = type(index).__name__, index.name
+    if kind == "MultiIndex":
+        raise DataError(
+            "The index of the frame has several levels. Call .reset_index() and name the columns: "
+            "time=, variable= and value=, or group=."
+        )
+    if kind == "PeriodIndex":
+        stamps = index.to_timestamp().to_numpy()
+        form = TimeForm("datetime", label, True, period=index.freqstr)
+        return Column(label, "time", to_nanoseconds(stamps, "the index"), form)
+    if kind == "DatetimeIndex":
+        zone = None if index.tz is None else str(index.tz)
+        stamps = (
+            index if index.tz is None else index.tz_convert("UTC").tz_localize(None)
+        ).to_numpy()
+        form = TimeForm("datetime", label, True, time_zone=zone, dtype=index.unit)
+        return Column(label, "time", to_nanoseconds(stamps, "the index"), form)
+    if kind == "RangeIndex":
+        if index.step < 0:
+            return None
+        return Column(label, "number", index.to_numpy(), TimeForm("number", label, True))
+    column = column_from_array(label, index.to_numpy())
+    if column.time is not None:
+        return replace(column, time=replace(column.time, index=True))
+    if column.kind == "number" and is_time_name(label):
+        return replace(column, time=TimeForm("number", label, True))
+    return None
+
+
+def _to_series(name: str, column: Column, library: Any) -> nw.Series:
+    form = column.time
+    if form is None:
+        values = column.values.tolist() if column.values.dtype == object else column.values
+        series = nw.new_series(name, values, backend=library)
+        return _cast(series, column.dtype)
+    if form.kind == "text":
+        return nw.new_series(name, write_text(column.values, form), backend=library)
+    series = nw.new_series(name, column.values, backend=library)
+    if form.time_zone is not None:
+        series = series.dt.replace_time_zone("UTC").dt.convert_time_zone(form.time_zone)
+    return _cast(series, form.dtype)
+
+
+def _cast(series: nw.Series, dtype: Any) -> nw.Series:
+    """The type the input's column had, where narwhals has a name for it."""
+    if dtype is None or dtype in (nw.Object, series.dtype):
+        return series
+    return series.cast(dtype)
+
+
+def pandas_index(times: np.ndarray, form: TimeForm) -> Any:
+    """An index of time stamps as the input had it."""
+    import pandas as pd
+
+    if form.kind == "text":
+        return pd.Index(write_text(times, form), name=form.name)
+    if form.kind != "datetime":
+        return pd.Index(times, name=form.name)
+    index = pd.DatetimeIndex(times, name=form.name)
+    if form.period is not None:
+        return index.to_period(form.period)
+    if form.time_zone is not None:
+        index = index.tz_localize("UTC").tz_convert(form.time_zone)
+    return index if form.dtype is None else index.as_unit(form.dtype)
