@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from orderless.data.frames import Column, build_frame, pandas_index
+from orderless.data.frequency import Frequency
 from orderless.data.panel import Panel, System
 from orderless.errors import DataError
 
@@ -108,7 +109,7 @@ def _future(panel: Panel, system: System, last: np.generic, horizon: int) -> np.
             f"A single time stamp, {last}, does not tell the step to the next. Give at least two "
             "rows, or drop the time column."
         )
-    return np.asarray(last) + np.arange(1, horizon + 1)
+    return Frequency(1, "step").future(last, horizon)
 
 
 def _arrays(panel: Panel, blocks: dict[str, list[np.ndarray]], backtest: bool) -> Any:
