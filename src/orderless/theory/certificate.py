@@ -135,7 +135,7 @@ class Certificate:
                 f"   for steps of {self.smallest_step:g} and more"
             )
         lines += [
-            f"  transient       a state grows at most {self.transient:.4g} times before it dies",
+            f"  transient       a state alone reaches at most {self.transient:.4g} times its size",
             f"  inputs          of size 1 build up a state of at most {self.input_bound:.4g}",
             "",
         ]

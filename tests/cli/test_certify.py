@@ -1,0 +1,15 @@
+from orderless.cli import main
+
+
+def test_certify_prints_verdict_proof_and_margin(capsys):
+    command = ["certify", "--channels", "8", "--states", "4", "--coupling", "feedback"]
+    assert main([*command, "--variables", "300", "--smallest-step", "0.01"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("stable for 300 variables; it holds for any number of variables")
+    assert "for steps of 0.01 and more" in shown
+    assert "proof: two modes" in shown
+
+
+def test_certify_explains_a_request_that_has_no_answer(capsys):
+    assert main(["certify", "--variables", "0"]) == 2
+    assert "`n_variables` is 0" in capsys.readouterr().err
