@@ -122,13 +122,13 @@ def _draw(
     axes = panels["s"]
     of_sensor, of_alone, of_coupled = errors.values()
     lines = (
-        (sensors, f"one sensor ({of_sensor:.2f})", {"color": "0.78", "lw": 0.9}),
-        (alone, f"scanned alone ({of_alone:.2f})", {"color": "tab:orange", "lw": 1.4}),
-        (coupled, f"with the field of all ({of_coupled:.2f})", {"color": "tab:blue", "lw": 2}),
-        (drive, "the hidden drive", {"color": "black", "lw": 1.2, "ls": "--"}),
+        (sensors, f"one sensor ({of_sensor:.2f})", "0.78", 0.9, "-"),
+        (alone, f"scanned alone ({of_alone:.2f})", "tab:orange", 1.4, "-"),
+        (coupled, f"with the field of all ({of_coupled:.2f})", "tab:blue", 2.0, "-"),
+        (drive, "the hidden drive", "black", 1.2, "--"),
     )
-    for values, label, style in lines:
-        axes.plot(values[0, 0, :, 0].numpy(), label=label, **style)
+    for values, label, color, width, dash in lines:
+        axes.plot(values[0, 0, :, 0].numpy(), color=color, lw=width, ls=dash, label=label)
     axes.set_title(f"One of {SENSORS} sensors (error over all of them)", loc="left")
     axes.set_xlim(0, TIME - 1)
     axes.set_ylim(bottom=axes.get_ylim()[0] - 1)
