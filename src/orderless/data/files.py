@@ -4,29 +4,292 @@ pandas, polars and pyarrow are optional. CSV is read by the first of polars, pan
 that is installed and by the standard library otherwise; parquet needs polars or pyarrow.
 """
 
+import csv
+import importlib
+import io
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
+
+from orderless.errors import DataError
+
+# What stands for a missing value in a CSV file, whichever library reads it.
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def read_table(path: str | PathLike[str]) -> Any:
     """A frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
 
+    CSV is UTF-8 with a header; commas, semicolons and tabs are told apart by the header. A first
+    column without a name is dropped where it only counts the rows, and called "time" otherwise.
     Without a frame library a CSV file becomes a dict from column name to array.
     """
-    raise NotImplementedError
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}. Check the path.")
+    if path.suffix.lower() not in TABLES:
+        raise DataError(
+            f"{path.name} does not end in {', '.join(TABLES)}, so its format is not known. Convert "
+            "it, or rename it if only the ending is wrong."
+        )
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _read_parquet(path)
+    names, separator = _csv_header(path)
+    installed = next((name for name in CSV_READERS if find_spec(name)), None)
+    reader = CSV_READERS[installed] if installed else read_csv_plainly
+    try:
+        table = reader(path, names, separator)
+    except DataError:
+        raise
+    except Exception as error:
+        # Every library has its own errors for a damaged file; the words are what a reader needs.
+        raise DataError(f"{path.name} cannot be read as CSV: {error}") from error
+    return _name_first_column(table)
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
-    """Write a frame, or a dict of columns, as .csv, .tsv or .parquet; never half a file."""
-    raise NotImplementedError
+    """Write a frame, or a dict of columns, as .csv, .tsv or .parquet; never half a file.
+
+    The index of a pandas frame is written as a column unless it only counts the rows.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in TABLES:
+        raise DataError(f"{path.name} must end in {', '.join(TABLES)} to say its format.")
+    if not path.parent.is_dir():
+        raise DataError(f"There is no folder {path.parent} to write {path.name} to.")
+    handle, draft = tempfile.mkstemp(suffix=ending, dir=path.parent)
+    os.close(handle)
+    try:
+        _write(table, draft, ending)
+        # mkstemp makes files that only their owner may read; a result is an ordinary file.
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(draft).chmod(0o666 & ~mask)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
 
 
 def read_ts(path: str | PathLike[str]) -> tuple[list[np.ndarray], np.ndarray | None]:
     """Cases [variable, time] and labels of a .ts file of the UEA/UCR archive.
 
-    Cases may differ in length; `?` and `NaN` are missing values. Labels are None where the header
-    says `@classLabel false`. Files with time stamps in their values are refused in words.
+    Cases may differ in length; the variables of a case may too, and are then padded with NaN at
+    the end. `?` and `NaN` are missing values. Labels are None where the header says
+    `@classLabel false`. Files with time stamps in their values are refused in words.
     """
-    raise NotImplementedError
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"There is no file {path}. Check the path.")
+    header: dict[str, str] = {}
+    cases, labels = [], []
+    in_data = False
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if not in_data:
+            if not line.startswith("@"):
+                raise DataError(
+                    f"Line {number} of {path.name} comes before @data and is no header. Is this a "
+                    ".ts file?"
+                )
+            word, _, rest = line[1:].partition(" ")
+            header[word.lower()] = rest.strip().lower()
+            in_data = word.lower() == "data"
+            if in_data:
+                _check_ts_header(header, path.name)
+            continue
+        fields = line.split(":")
+        if header["classlabel"].startswith("true"):
+            labels.append(fields.pop().strip())
+        try:
+            rows = [_numbers(field.split(",")) for field in fields]
+        except ValueError as error:
+            raise DataError(
+                f"Line {number} of {path.name} does not hold numbers: {error}."
+            ) from error
+        if not rows or (cases and len(rows) != len(cases[0])):
+            raise DataError(
+                f"Line {number} of {path.name} has {len(rows)} variables; the first case has "
+                f"{len(cases[0]) if cases else 'none before it'}."
+            )
+        case = np.full((len(rows), max(map(len, rows))), np.nan)
+        for variable, row in enumerate(rows):
+            case[variable, : len(row)] = row
+        cases.append(case)
+    if not cases:
+        raise DataError(f"{path.name} holds no case after @data.")
+    return cases, np.array(labels) if labels else None
+
+
+def read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, np.ndarray]:
+    """A CSV file by the standard library alone: numbers where all entries are, else text."""
+    columns: list[list[str]] = [[] for _ in names]
+    rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=separator)
+    next(rows)
+    for number, row in enumerate(rows, 2):
+        if not row:
+            continue
+        if len(row) != len(names):
+            raise DataError(
+                f"Row {number} of {path.name} has {len(row)} entries; the header has {len(names)}."
+            )
+        for column, entry in zip(columns, row, strict=True):
+            column.append(entry)
+    return {name: _plain_column(column) for name, column in zip(names, columns, strict=True)}
+
+
+def _read_csv_polars(path: Path, names: list[str], separator: str) -> Any:
+    return importlib.import_module("polars").read_csv(
+        path, separator=separator, infer_schema_length=None, null_values=list(MISSING)
+    )
+
+
+def _read_csv_pandas(path: Path, names: list[str], separator: str) -> Any:
+    return importlib.import_module("pandas").read_csv(
+        path, sep=separator, encoding="utf-8-sig", index_col=False
+    )
+
+
+def _read_csv_pyarrow(path: Path, names: list[str], separator: str) -> Any:
+    arrow = importlib.import_module("pyarrow.csv")
+    return arrow.read_csv(
+        path,
+        parse_options=arrow.ParseOptions(delimiter=separator),
+        convert_options=arrow.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
+    )
+
+
+CSV_READERS: dict[str, Callable[[Path, list[str], str], Any]] = {
+    "polars": _read_csv_polars,
+    "pandas": _read_csv_pandas,
+    "pyarrow": _read_csv_pyarrow,
+}
+
+
+def _read_parquet(path: Path) -> Any:
+    try:
+        if find_spec("polars"):
+            return importlib.import_module("polars").read_parquet(path)
+        if find_spec("pyarrow"):
+            return importlib.import_module("pyarrow.parquet").read_table(path)
+    except Exception as error:
+        raise DataError(f"{path.name} cannot be read as parquet: {error}") from error
+    raise DataError(f"Reading {path.name} needs polars or pyarrow. Install one, or convert to CSV.")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path.name} is not UTF-8 text ({error.reason}). Save it as such."
+        ) from error
+
+
+def _csv_header(path: Path) -> tuple[list[str], str]:
+    """The column names and the separator, which no library may guess differently."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            line = file.readline()
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path.name} is not UTF-8 text ({error.reason}). Save it as such."
+        ) from error
+    if not line.strip():
+        raise DataError(f"{path.name} is empty, or its first line is. It must begin with a header.")
+    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=line.count)
+    names = next(csv.reader([line], delimiter=separator))
+    twice = [name for number, name in enumerate(names) if name in names[:number]]
+    if twice:
+        raise DataError(f"{path.name} has two columns called {twice[0]!r}. Rename one of them.")
+    return names, separator
+
+
+def _name_first_column(table: Any) -> Any:
+    """What a saved index becomes: nothing where it counts the rows, else the time column."""
+    if isinstance(table, dict):
+        first = next(iter(table))
+        if first:
+            return table
+        rest = {name: values for name, values in table.items() if name != first}
+        counts = _counts_rows(table[first])
+        return rest if counts or "time" in rest else {"time": table[first], **rest}
+    frame = nw.from_native(table, eager_only=True)
+    first = frame.columns[0]
+    if first not in ("", "Unnamed: 0"):
+        return table
+    if _counts_rows(frame[first].to_numpy()) or "time" in frame.columns:
+        return frame.drop(first).to_native()
+    return frame.rename({first: "time"}).to_native()
+
+
+def _counts_rows(values: np.ndarray) -> bool:
+    if values.dtype.kind not in "iuf" or not len(values):
+        return False
+    return np.array_equal(values, np.arange(len(values)) + values[0])
+
+
+def _plain_column(entries: list[str]) -> np.ndarray:
+    missing = [entry.strip() in MISSING for entry in entries]
+    words = {
+        entry.strip().lower() for entry, gone in zip(entries, missing, strict=True) if not gone
+    }
+    if words and words <= {"true", "false"}:
+        entries = [{"true": "1", "false": "0"}.get(one.strip().lower(), one) for one in entries]
+    try:
+        return np.array(
+            [np.nan if gone else float(one) for one, gone in zip(entries, missing, strict=True)]
+        )
+    except ValueError:
+        column = np.empty(len(entries), object)
+        column[:] = [None if gone else one for one, gone in zip(entries, missing, strict=True)]
+        return column
+
+
+def _write(table: Any, path: str, ending: str) -> None:
+    parquet = ending in (".parquet", ".pq")
+    if isinstance(table, Mapping):
+        if parquet:
+            raise DataError("Writing parquet needs polars or pyarrow. Install one, or write CSV.")
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
+            writer.writerow(table)
+            writer.writerows(zip(*table.values(), strict=True))
+        return
+    frame = nw.from_native(table, eager_only=True)
+    if frame.implementation.is_pandas_like():
+        if type(table.index).__name__ != "RangeIndex":
+            table = table.reset_index()
+        table = table.set_axis([str(label) for label in table.columns], axis=1)
+        frame = nw.from_native(table, eager_only=True)
+    if parquet:
+        frame.write_parquet(path)
+    else:
+        with Path(path).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
+            writer.writerows(csv.reader(io.StringIO(frame.write_csv(), newline="")))
+
+
+def _numbers(entries: list[str]) -> list[float]:
+    return [np.nan if entry.strip() in ("?", "NaN", "") else float(entry) for entry in entries]
+
+
+def _check_ts_header(header: dict[str, str], name: str) -> None:
+    if header.get("timestamps") == "true":
+        raise DataError(
+            f"{name} gives time stamps inside its values, which is not read here. Convert it to a "
+            "long CSV file: case, time, variable, value."
+        )
+    if "classlabel" not in header:
+        raise DataError(f"{name} has no line @classLabel before @data. Add it: true or false.")
