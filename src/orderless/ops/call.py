@@ -231,7 +231,18 @@ def _generators(call: ScanCall) -> list[tuple[str, Generator]]:
 
 
 def _named_tensors(call: ScanCall) -> list[tuple[str, Tensor]]:
-    names = "step write read field field_write skip gate state members observed".split()
+    names = [
+        "step",
+        "write",
+        "read",
+        "field",
+        "field_write",
+        "skip",
+        "gate",
+        "state",
+        "members",
+        "observed",
+    ]
     found: list[tuple[str, Any]] = [(name, getattr(call, name)) for name in names]
     for name, generator in _generators(call):
         found += [(f"{name}.{part}", getattr(generator, part)) for part in ("h", "v", "vh")]

@@ -41,7 +41,7 @@ class Operator:
     forms: tuple[Form, ...]
 
     def choose(self, facts: CallFacts, requested: str | None = None) -> Form:
-        """The first form that can run the call; or the requested one, or an error with the reason."""
+        """The first form that can run the call; the requested one, or an error with the reason."""
         for form in self.forms:
             if requested not in (None, form.name):
                 continue

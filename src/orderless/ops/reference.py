@@ -50,7 +50,7 @@ def _advance(coefficients: tuple[Block, Block], h: Pair, u: Pair) -> Pair:
 
 
 def _coefficients(generator: Generator, step: Tensor) -> tuple[Block, Block]:
-    """exp(A step) and its integral for every time, [B,T,1,N,H,1]: none of it depends on the state."""
+    """exp(A step) and its integral for every time, [B,T,1,N,H,1]."""
 
     def over_variables(block: Block) -> Block:
         return Block(*(part.transpose(-1, -2)[:, :, None, :, :, None] for part in block))

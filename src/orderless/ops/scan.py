@@ -99,7 +99,7 @@ def vi_step(
     observed: Tensor | None = None,
     **rest: object,
 ) -> tuple[Tensor, Tensor]:
-    """One tick of `vi_scan`: the same arguments without their time axis, and the carried `state`."""
+    """One tick of `vi_scan`: its arguments without their time axis, and the carried `state`."""
 
     def at_one_time(value: Tensor | None, axis: int) -> Tensor | None:
         return None if value is None else value.unsqueeze(axis)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class Generator(NamedTuple):
-    """A = [[h, 0], [vh, v]] of each head and state; `h` and `v` are negative. Each is [head, state]."""
+    """A = [[h, 0], [vh, v]] of every head and state, each part [head, state]; h and v negative."""
 
     h: Tensor
     v: Tensor

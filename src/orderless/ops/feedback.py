@@ -1,16 +1,17 @@
-"""What all variables share: states without a variable axis, at every time.
+"""Coupling through the state: what the mean mode adds to an ordinary scan.
 
-The pooled field drives every variable alike, and under feedback the mean of the variables moves
-by a generator of its own. By linearity the state of a variable is then
+Under feedback the variables are one linear system with generator I (x) A + (1/C) 11' (x) W. Its
+exact hold splits in two: deviations from the mean evolve with A, the mean m itself with A + W. So
 
-    h[c] = g[c] + z        g: driven by its own input alone;  z: the same for every variable
-    z = (mean mode) - (mean of g) under feedback,  z = (response to the field) otherwise
+    h[c] = g[c] + (m - mean of g)
 
-so the forms that treat variables apart compute g, and add what z contributes.
+with g the ordinary scan of every variable. The difference in brackets has no variable axis and is
+read by every variable alike.
 """
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Block, Generator, hold, transition
@@ -18,40 +19,27 @@ from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 CHUNK = 16  # times solved together; the work per time grows with it, the number of calls falls
 
 
-def shared_part(r: Recurrence) -> tuple[Tensor, Tensor]:
-    """What z adds to the outputs [B,V,T,D] and to the last state [B,1,2,N,D]."""
-    z = _shared_trajectory(r)
-    read = r.read.expand(-1, -1, r.x.shape[2], -1, -1)
-    y = read.flatten(-2).transpose(1, 2) @ z.flatten(2, 3)  # [B,T,V,2N] [B,T,2N,D]
-    return y.transpose(1, 2), z[:, -1].unsqueeze(1)
-
-
-def _shared_trajectory(r: Recurrence) -> Tensor:
-    """z at every time, [B,T,2,N,D]."""
-    batch, _, time, channels = r.x.shape
-    states = r.generator.h.shape[-1]
-    from_field = None
+def mean_mode(r: Recurrence) -> tuple[Tensor, Tensor]:
+    """What m - (mean of g) adds to the outputs [B,V,T,D], and to the last state [B,1,2,N,D]."""
+    time = r.x.shape[2]
+    write, read = (value.expand(-1, -1, time, -1, -1) for value in (r.write, r.read))
+    drive = torch.einsum("bv,bvtkn,bvtd->btknd", r.weight, write, r.x)
     if r.field is not None:
-        from_field = r.field_write.unsqueeze(-1) * r.field[:, :, None, None]
-    if r.mean_generator is None:
-        zero = r.x.new_zeros(batch, 2, states, channels)
-        return trajectory(r.generator, r.step, from_field, zero)
-    write = r.write.expand(-1, -1, time, -1, -1)
-    from_own = torch.einsum("bv,bvtkn,bvtd->btknd", r.weight, write, r.x)
+        drive = drive + r.field_write.unsqueeze(-1) * r.field[:, :, None, None]
     start = torch.einsum("bv,bvknd->bknd", r.weight, r.state)
-    from_all = from_own if from_field is None else from_own + from_field
-    return trajectory(r.mean_generator, r.step, from_all, start) - trajectory(
-        r.generator, r.step, from_own, start
-    )
+    mean = _trajectory(r.mean_generator, r.step, drive, start)
+    difference = mean - _trajectory(r.generator, r.step, drive, start)
+    y = read.flatten(-2).transpose(1, 2) @ difference.flatten(2, 3)  # [B,T,V,2N] [B,T,2N,D]
+    return y.transpose(1, 2), difference[:, -1].unsqueeze(1)
 
 
-def trajectory(generator: Generator, step: Tensor, drive: Tensor, state: Tensor) -> Tensor:
+def _trajectory(generator: Generator, step: Tensor, drive: Tensor, state: Tensor) -> Tensor:
     """The states [B,T,2,N,D] of one system per batch row, driven by `drive` [B,T,2,N,D]."""
     batch, time, _, states, channels = drive.shape
     heads = step.shape[-1]
-    pad = -time % CHUNK
-    step = torch.nn.functional.pad(step.expand(-1, time, -1), (0, 0, 0, pad))
-    chunks = (time + pad) // CHUNK
+    missing = -time % CHUNK
+    step = pad(step.expand(-1, time, -1), (0, 0, 0, missing))
+    chunks = (time + missing) // CHUNK
 
     # Everything below has the layout [B, chunk, N, H, time in chunk, (time or P)].
     step = step.unflatten(1, (chunks, CHUNK))
@@ -60,7 +48,7 @@ def trajectory(generator: Generator, step: Tensor, drive: Tensor, state: Tensor)
     within = _by_state_and_pair(transition(generator, _between(step)))
     from_start = _by_state(transition(generator, since_start))
 
-    u = torch.nn.functional.pad(drive, (0, 0, 0, 0, 0, 0, 0, pad))
+    u = pad(drive, (0, 0, 0, 0, 0, 0, 0, missing))
     u = u.reshape(batch, chunks, CHUNK, 2, states, heads, channels // heads)
     u_h, u_v = u.permute(3, 0, 1, 4, 5, 2, 6)
     w_h, w_v = phi.h * u_h, phi.vh * u_h + phi.v * u_v
