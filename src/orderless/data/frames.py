@@ -12,6 +12,7 @@ import numpy as np
 
 from orderless.data.panel import Form, TimeForm
 from orderless.data.timestamps import (
+    is_missing,
     is_time_name,
     parse_objects,
     parse_text,
@@ -27,6 +28,7 @@ class Column:
 
     kind    "number" (bool, integer or float), "time", "text" or "other"
     values  a 1-D array; datetime64[ns] or timedelta64[ns] for time stamps, objects for text
+    texts   what time stamps written as text looked like
     """
 
     label: Hashable
@@ -34,6 +36,7 @@ class Column:
     values: np.ndarray
     time: TimeForm | None = None
     dtype: Any = None
+    texts: np.ndarray | None = None
 
     @property
     def where(self) -> str:
@@ -67,6 +70,7 @@ def open_table(data: Any) -> Table | None:
     """The columns of a frame, a series or a dict of columns; None for anything else."""
     if isinstance(data, Mapping):
         return _from_mapping(data)
+    data = nw.to_native(data, pass_through=True)
     if nw.dependencies.is_pandas_like_dataframe(data):
         _check_labels(list(data.columns))
     try:
@@ -205,34 +209,25 @@ def _from_series(series: nw.Series) -> Column:
 
 
 def _from_objects(label: Hashable, values: np.ndarray, dtype: Any) -> Column:
-    known = [one for one in values if not _is_missing(one)]
+    known = [one for one in values if not is_missing(one)]
     if all(isinstance(one, str) for one in known):
-        texts = np.array([None if _is_missing(one) else one for one in values], object)
+        texts = np.array([None if is_missing(one) else one for one in values], object)
         if not known and dtype not in (nw.String, nw.Categorical):
             return Column(label, "number", np.full(len(values), np.nan), dtype=dtype)
         parsed = parse_text(texts.tolist(), f"column {label!r}")
         if parsed is not None:
-            return Column(label, "time", parsed[0], replace(parsed[1], name=label), dtype)
+            return Column(label, "time", parsed[0], replace(parsed[1], name=label), dtype, texts)
         return Column(label, "text", texts, dtype=dtype)
     times = parse_objects(values, f"column {label!r}")
     if times is not None:
         return Column(label, "time", times[0], replace(times[1], name=label), dtype)
     try:
-        numbers = np.array([np.nan if _is_missing(one) else float(one) for one in values])
+        numbers = np.array([np.nan if is_missing(one) else float(one) for one in values])
     except (TypeError, ValueError, OverflowError):
         return Column(label, "other", values, dtype=dtype)
     if any(isinstance(one, str) for one in known):
         return Column(label, "other", values, dtype=dtype)
     return Column(label, "number", numbers, dtype=dtype)
-
-
-def _is_missing(value: Any) -> bool:
-    return (
-        value is None
-        or (not isinstance(value, str) and value is not value)
-        or (type(value).__name__ in ("NAType", "NaTType"))
-        or (isinstance(value, float) and value != value)
-    )
 
 
 def _pandas_index(index: Any) -> Column | None:
@@ -260,7 +255,8 @@ def _pandas_index(index: Any) -> Column | None:
         return Column(label, "number", index.to_numpy(), TimeForm("number", label, True))
     column = column_from_array(label, index.to_numpy())
     if column.time is not None:
-        return replace(column, time=replace(column.time, index=True))
+        unit = getattr(index, "unit", None)
+        return replace(column, time=replace(column.time, index=True, dtype=unit))
     if column.kind == "number" and is_time_name(label):
         return replace(column, time=TimeForm("number", label, True))
     return None
@@ -293,9 +289,7 @@ def pandas_index(times: np.ndarray, form: TimeForm) -> Any:
 
     if form.kind == "text":
         return pd.Index(write_text(times, form), name=form.name)
-    if form.kind != "datetime":
-        return pd.Index(times, name=form.name)
-    index = pd.DatetimeIndex(times, name=form.name)
+    index = pd.Index(times, name=form.name)
     if form.period is not None:
         return index.to_period(form.period)
     if form.time_zone is not None:

@@ -74,6 +74,11 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
     """
     if len(times) < 2:
         return None
+    if times.dtype.kind in "mM" and (np.diff(times).astype(np.int64) < 0).any():
+        raise DataError(
+            f"Two neighbouring time stamps between {times[0]} and {times[-1]} lie more than 292 "
+            "years apart, which nanoseconds cannot count. Correct the one that is wrong."
+        )
     if not np.issubdtype(times.dtype, np.datetime64):
         numbers = times.astype(np.int64) if times.dtype.kind == "m" else times
         unit = "nanoseconds" if times.dtype.kind == "m" else "step"
@@ -104,7 +109,8 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
         if times.dtype.kind == "M":
             local = _to_wall_clock(times, frequency.time_zone)
         numbers = local if frequency.unit == "step" else local.astype(np.int64)
-        steps = np.rint(np.diff(numbers) / frequency.count).astype(np.int64)
+        # No memory holds a grid of 2^40 steps, and larger numbers would wrap around in the sum.
+        steps = np.minimum(np.rint(np.diff(numbers) / frequency.count), 2.0**40).astype(np.int64)
         positions = np.concatenate([[0], np.cumsum(steps)])
     if positions[-1] == len(times) - 1:
         return times, positions
@@ -137,7 +143,7 @@ def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
         miss = np.abs(ratio - np.maximum(number, 1))
     if miss.max() <= TOLERANCE:
         # The mean over all steps does not drift, which the most common one may.
-        return float((numbers[-1] - numbers[0]) / number.sum())
+        return float(gaps.astype(np.float64).sum() / number.sum())
     common = int(np.gcd.reduce(gaps)) if whole else 0
     if common and step <= 4 * common:
         return common

@@ -22,7 +22,7 @@ class TimeForm:
     name        of the column or index
     index       True where they were the index of a pandas frame
     time_zone   the zone of zone-aware time stamps
-    dtype       the narwhals type of the column (None for arrays, dicts, pandas indices)
+    dtype       the narwhals type of the column; of a pandas index, its unit of time
     pattern     for text: how to write a time stamp, as for `strftime`
     period      for an index of pandas periods: their frequency
     """

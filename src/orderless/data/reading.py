@@ -25,7 +25,7 @@ import numpy as np
 from orderless.data.frames import Column, Table, open_table
 from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, TimeForm
-from orderless.data.timestamps import is_time_name
+from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
 VARIABLE_NAMES = {"unique_id", "item_id", "series_id", "variable", "sensor", "series", "tag"}
@@ -142,8 +142,7 @@ def read_labels(labels: Any, cases: int) -> np.ndarray:
         raise DataError(
             f"There are {cases} cases, but labels of shape {array.shape}. Give one label a case."
         )
-    # Only a missing value differs from itself; None equals itself and is looked for by name.
-    missing = np.array([one is None or one != one for one in array.tolist()], bool)
+    missing = np.array([is_missing(one) for one in array.tolist()], bool)
     if missing.any():
         raise DataError(
             f"The label of case {int(np.argmax(missing))} is missing. Leave such cases out."
@@ -350,9 +349,9 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
         form = column.time or TimeForm("number", column.label, dtype=column.dtype)
         if values.dtype.kind in "bu":
             values = values.astype(np.int64)
-        if (np.abs(values[~missing].astype(np.float64)) > 2.0**62).any():
+        if (np.abs(values[~missing].astype(np.float64)) >= 2.0**61).any():
             raise DataError(
-                f"The {column.where} of time holds numbers beyond 2^62. Count from a later start."
+                f"The {column.where} of time holds numbers beyond 2^61. Count from a later start."
             )
     else:
         raise DataError(
@@ -394,10 +393,10 @@ def _members(group: Column | None, rows: int) -> list[tuple[Any, np.ndarray]]:
 
 def _codes(column: Column) -> tuple[np.ndarray, list[Any]]:
     """A number for each row, counting distinct values by first appearance, and those values."""
-    if column.kind == "other":
+    if column.kind == "other" or (column.kind == "time" and column.texts is None):
         raise DataError(f"The {column.where} holds values that cannot name anything. Use text.")
-    entries = column.values.tolist()
-    missing = next((row for row, one in enumerate(entries) if one is None or one != one), None)
+    entries = (column.values if column.texts is None else column.texts).tolist()
+    missing = next((row for row, one in enumerate(entries) if is_missing(one)), None)
     if missing is not None:
         raise DataError(
             f"Row {missing} of {column.where} names nothing: the value is missing. Fill it in, or "

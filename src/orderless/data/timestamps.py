@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +27,17 @@ ISO = re.compile(
     r"(\d{4}-\d{2}-\d{2})(?:([T ])\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?"
 )
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an object stands for no value: None, NaN, or the missing values of a library."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def is_time_name(label: object) -> bool:
@@ -110,7 +123,8 @@ def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, Ti
 
 def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm] | None:
     """Time stamps from Python dates and datetimes (None and NaT among them)."""
-    known = [one for one in values if one is not None and one == one]
+    there = np.array([not is_missing(one) for one in values], bool)
+    known = values[there].tolist()
     if not known or not all(isinstance(one, date) for one in known):
         return None
     stamps = [one if isinstance(one, datetime) else datetime(*one.timetuple()[:3]) for one in known]
@@ -121,7 +135,6 @@ def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm]
             "the same."
         )
     times = np.full(len(values), "NaT", "M8[us]")
-    there = np.array([one is not None and one == one for one in values])
     times[there] = [
         one.astimezone(UTC).replace(tzinfo=None) if one.tzinfo else one for one in stamps
     ]

@@ -1,0 +1,162 @@
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orderless.data import Frequency, infer_frequency, regular_grid
+from orderless.errors import DataError
+
+STEPS = [
+    "1ns",
+    "250ms",
+    "1s",
+    "7min",
+    "15min",
+    "1h",
+    "6h",
+    "1D",
+    "7D",
+    "MS",
+    "ME",
+    "QS",
+    "QE",
+    "YS",
+]
+
+
+def stamps(index: pd.DatetimeIndex) -> np.ndarray:
+    if index.tz is not None:
+        index = index.tz_convert("UTC").tz_localize(None)
+    return index.to_numpy().astype("datetime64[ns]")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_the_grid_fills_the_gaps_and_goes_on_as_pandas_would(step, data):
+    size = data.draw(st.integers(12, 40))
+    times = stamps(pd.date_range("2023-01-31 00:00", periods=size + 5, freq=step))
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    # First, last and a pair of neighbours say what the step is.
+    kept[[0, 1, 2, 3, 4, -1]] = True
+    kept[5::3] = True
+    kept[6::3] = True
+    frequency = infer_frequency(times[:size][kept])
+    grid, positions = regular_grid(times[:size][kept], frequency)
+    assert np.array_equal(grid, times[:size])
+    assert np.array_equal(positions, np.flatnonzero(kept))
+    assert np.array_equal(frequency.future(grid[-1], 5), times[size:])
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berlin", "America/New_York", "Asia/Kolkata", "UTC", "+05:30"]
+)
+@pytest.mark.parametrize("step", ["1h", "1D", "7D", "MS"])
+def test_days_and_months_follow_the_calendar_of_the_zone(zone, step):
+    local = pd.date_range("2024-01-01", periods=420, freq=step, tz=zone)
+    times = stamps(local)
+    frequency = infer_frequency(times[:400], zone)
+    assert np.array_equal(frequency.future(times[399], 20), times[400:])
+    kept = np.ones(400, bool)
+    kept[100:150] = False
+    grid, _ = regular_grid(times[:400][kept], infer_frequency(times[:400][kept], zone))
+    assert np.array_equal(grid, times[:400])
+
+
+def test_a_time_that_the_clock_skips_still_has_a_place_in_the_future():
+    zone = ZoneInfo("Europe/Berlin")
+    local = [datetime(2024, 3, 27, 2, 30, tzinfo=zone) + timedelta(days=day) for day in range(3)]
+    utc = np.array(
+        [pd.Timestamp(one).tz_convert("UTC").tz_localize(None) for one in local], "M8[ns]"
+    )
+    frequency = infer_frequency(utc, "Europe/Berlin")
+    # 2024-03-31 02:30 does not exist in Berlin; the day after does.
+    future = frequency.future(utc[-1], 3)
+    assert (np.diff(future) > np.timedelta64(0)).all()
+    assert future[-1] == np.datetime64("2024-04-01T00:30")
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    start=st.integers(-(10**6), 10**6),
+    step=st.integers(1, 10**6),
+    size=st.integers(2, 30),
+)
+def test_whole_numbers_count_exactly(start, step, size):
+    times = start + step * np.arange(size)
+    frequency = infer_frequency(times)
+    assert frequency == Frequency(step, "step")
+    assert np.array_equal(frequency.future(times[-1], 3), times[-1] + step * np.arange(1, 4))
+
+
+def test_fractions_that_were_rounded_do_not_drift():
+    times = np.round(np.arange(5000) * 1e6 / 3).astype(np.int64)
+    frequency = infer_frequency(times)
+    grid, positions = regular_grid(times, frequency)
+    assert np.array_equal(positions, np.arange(5000))
+    assert np.array_equal(grid, times)
+    assert np.allclose(frequency.future(times[-1], 300)[-1], 5299e6 / 3, atol=2)
+
+
+def test_a_finer_common_step_is_found_where_it_is_near():
+    assert infer_frequency(np.array([0, 2, 4, 5, 7, 9])).count == 1
+
+
+@pytest.mark.parametrize(
+    ("frequency", "words"),
+    [
+        (Frequency(15 * 60 * 10**9, "nanoseconds"), "15 minutes"),
+        (Frequency(24 * 3600 * 10**9, "nanoseconds"), "1 day"),
+        (Frequency(250 * 10**6, "nanoseconds"), "0.25 seconds"),
+        (Frequency(3, "months", 1), "3 months"),
+        (Frequency(12, "months", 1), "1 year"),
+        (Frequency(0.5, "step"), "0.5"),
+    ],
+)
+def test_a_frequency_reads_as_words(frequency, words):
+    assert str(frequency) == words
+
+
+def test_irregular_time_stamps_are_refused_with_the_place():
+    times = np.array(
+        ["2024-01-01T00:00", "2024-01-01T01:00", "2024-01-01T02:00", "2024-01-01T02:07:11"],
+        "M8[ns]",
+    )
+    with pytest.raises(DataError, match=r"most common step is 1 hour.*02:07:11.*Resample"):
+        infer_frequency(times)
+
+
+def test_a_wrong_time_stamp_far_away_does_not_fill_the_memory():
+    times = np.concatenate(
+        [
+            [np.datetime64("1970-01-01", "ns")],
+            stamps(pd.date_range("2024-01-01", periods=100, freq="1min")),
+        ]
+    )
+    with pytest.raises(DataError, match="longest gap follows 1970-01-01"):
+        regular_grid(times, infer_frequency(times))
+
+
+def test_one_time_stamp_tells_no_step():
+    assert infer_frequency(np.array([3])) is None
+
+
+def test_two_hundred_years_of_yearly_data_are_no_trouble():
+    times = stamps(pd.date_range("1700-01-01", periods=309, freq="YS"))
+    assert str(infer_frequency(times)) == "1 year"
+    assert np.array_equal(infer_frequency(times[:300]).future(times[299], 9), times[300:])
+
+
+def test_time_stamps_too_far_apart_to_subtract_are_refused():
+    with pytest.raises(DataError, match="more than 292 years apart"):
+        infer_frequency(np.array(["1700-01-01", "2200-01-01"], "M8[ns]"))
+
+
+def test_a_grid_too_long_for_any_number_is_refused():
+    times = np.array([0.0, 0.001953125, 1.8014398509481984e16])
+    with pytest.raises(DataError, match="longest gap"):
+        regular_grid(times, infer_frequency(times))

@@ -1,0 +1,533 @@
+import contextlib
+import datetime as dt
+import decimal
+
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from orderless.data import (
+    Panel,
+    read_cases,
+    read_labels,
+    read_panel,
+    write_forecast,
+    write_scores,
+)
+from orderless.errors import DataError
+
+LIBRARIES = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.table,
+    "dict": dict,
+}
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6
+)
+STARTS = ["2024-02-25 23:00", "2024-10-26", "1999-12-31 12:30"]
+STEPS = {"15min": 15 * 60, "1h": 3600, "1D": 86400}
+
+
+@st.composite
+def tables(draw):
+    """Columns, and what must be found in them: times on a grid with gaps, and values."""
+    rows = draw(st.integers(4, 14))
+    step = draw(st.sampled_from(list(STEPS)))
+    grid = pd.date_range(draw(st.sampled_from(STARTS)), periods=rows + 4, freq=step).to_numpy()
+    # Neighbours at the start fix the step; gaps come later.
+    gone = set(draw(st.lists(st.integers(3, rows + 2), max_size=2, unique=True)))
+    kept = np.array([place for place in range(rows + 4) if place not in gone])
+    names = draw(
+        st.lists(
+            NAMES.filter(lambda one: one.lower() not in {"when"}),
+            min_size=1,
+            max_size=4,
+            unique=True,
+        )
+    )
+    random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    columns = {}
+    for name in names:
+        kind = draw(
+            st.sampled_from(["float", "float32", "missing", "int", "bool", "constant", "dead"])
+        )
+        values = random.normal(size=len(kept))
+        columns[name] = {
+            "float": values,
+            "float32": values.astype(np.float32),
+            "missing": np.where(random.random(len(kept)) < 0.4, np.nan, values),
+            "int": random.integers(-9, 9, len(kept)),
+            "bool": values > 0,
+            "constant": np.full(len(kept), 2.5),
+            "dead": np.full(len(kept), np.nan),
+        }[kind]
+    order = random.permutation(len(kept)) if draw(st.booleans()) else np.arange(len(kept))
+    return grid[: kept[-1] + 1], kept, columns, order
+
+
+def expected_values(grid, kept, columns):
+    values = np.full((len(columns), len(grid)), np.nan)
+    for row, column in zip(values, columns.values(), strict=True):
+        row[kept] = column.astype(np.float64)
+    return values
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@settings(deadline=None, max_examples=30)
+@given(table=tables())
+def test_a_wide_frame_is_read_whatever_its_order_types_and_gaps(library, table):
+    grid, kept, columns, order = table
+    frame = LIBRARIES[library](
+        {"when": grid[kept][order], **{name: values[order] for name, values in columns.items()}}
+    )
+    panel = read_panel(frame)
+    (system,) = panel.systems
+    expected = expected_values(grid, kept, columns)
+    assert system.variables == tuple(columns)
+    assert np.array_equal(system.times, grid)
+    assert np.array_equal(system.values, expected, equal_nan=True)
+    assert np.array_equal(system.observed, ~np.isnan(expected))
+    assert np.array_equal(system.rows, kept[order])
+    assert system.values.dtype == np.float64
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@settings(deadline=None, max_examples=20)
+@given(table=tables(), random=st.randoms(use_true_random=False))
+def test_a_long_frame_says_the_same_as_the_wide_one(library, table, random):
+    grid, kept, columns, _ = table
+    rows = [
+        (name, grid[place], float(value))
+        for name, values in columns.items()
+        for place, value in zip(kept, values, strict=True)
+    ]
+    random.shuffle(rows)
+    names, times, values = zip(*rows, strict=True)
+    data = {"unique_id": list(names), "ds": np.array(times), "y": np.array(values)}
+    (system,) = read_panel(LIBRARIES[library](data)).systems
+    assert set(system.variables) == set(columns)
+    expected = dict(zip(columns, expected_values(grid, kept, columns), strict=True))
+    for name, row in zip(system.variables, system.values, strict=True):
+        assert np.array_equal(row, expected[name], equal_nan=True)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@settings(deadline=None, max_examples=15)
+@given(first=tables(), second=tables())
+def test_groups_are_read_as_if_each_were_alone(library, first, second):
+    parts = []
+    for number, (grid, kept, columns, order) in enumerate((first, second)):
+        values = next(iter(columns.values()))
+        parts.append((grid[kept][order], values[order].astype(float), f"plant {number}"))
+    frame = LIBRARIES[library](
+        {
+            "plant": [plant for times, _, plant in parts for _ in times],
+            "when": np.concatenate([times for times, _, _ in parts]),
+            "x": np.concatenate([values for _, values, _ in parts]),
+        }
+    )
+    panel = read_panel(frame, group="plant")
+    assert [system.name for system in panel.systems] == ["plant 0", "plant 1"]
+    for system, (times, values, _) in zip(panel.systems, parts, strict=True):
+        (alone,) = read_panel(LIBRARIES[library]({"when": times, "x": values})).systems
+        assert np.array_equal(system.values, alone.values, equal_nan=True)
+        assert np.array_equal(system.times, alone.times)
+        assert system.frequency == alone.frequency
+
+
+KINDS = [
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.text(max_size=8),
+    st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31)),
+    st.datetimes(
+        dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1), timezones=st.sampled_from([dt.UTC])
+    ),
+    st.dates(),
+    st.timedeltas(),
+    st.decimals(allow_nan=True, places=2),
+    st.binary(max_size=3),
+    st.lists(st.integers(), max_size=2),
+    st.sampled_from(
+        ["2024-01-01", "01/02/2024", "2024-01-01T00:00Z", "31.12.2023 10:00", "20240101"]
+    ),
+]
+LABELS = st.one_of(
+    NAMES, st.sampled_from(["time", "ds", "unique_id", "y", "value", "variable", "date"])
+)
+
+
+@st.composite
+def odd_columns(draw):
+    rows = draw(st.integers(0, 5))
+    labels = draw(st.lists(LABELS, max_size=4, unique=True))
+    columns = {}
+    for label in labels:
+        cells = draw(st.sampled_from([*KINDS, st.one_of(KINDS)]))
+        columns[label] = draw(st.lists(cells, min_size=rows, max_size=rows))
+    return columns
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
+@settings(
+    deadline=None,
+    max_examples=150,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(columns=odd_columns(), group=st.booleans())
+def test_anything_is_read_or_refused_in_words(library, columns, group):
+    try:
+        if library == "polars":
+            frame = pl.DataFrame(columns, strict=False)
+        elif library == "pandas":
+            frame = pd.DataFrame(columns)
+        else:
+            objects = {}
+            for label, cells in columns.items():
+                objects[label] = np.empty(len(cells), object)
+                objects[label][:] = cells
+            frame = objects
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        return
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        return
+    options = {"group": next(iter(columns))} if group and columns else {}
+    try:
+        panel = read_panel(frame, **options)
+    except DataError:
+        return
+    assert isinstance(panel, Panel)
+    for system in panel.systems:
+        assert np.isfinite(system.values[system.observed]).all()
+        assert np.isnan(system.values[~system.observed]).all()
+        assert system.values.shape == (len(system.variables), len(system.times))
+        assert (system.times[1:] > system.times[:-1]).all()
+    scores = write_scores(panel, [system.values for system in panel.systems])
+    assert len(next(iter(scores.values())) if isinstance(scores, dict) else scores) == rows_of(
+        frame
+    )
+    with contextlib.suppress(DataError):
+        write_forecast(panel, {"": [np.zeros((len(one.variables), 2)) for one in panel.systems]})
+
+
+def rows_of(frame):
+    return len(next(iter(frame.values()))) if isinstance(frame, dict) else len(frame)
+
+
+def hours(count, **columns):
+    return pd.DataFrame({"time": pd.date_range("2024-01-01", periods=count, freq="h"), **columns})
+
+
+REFUSED = {
+    "no rows": (hours(0, x=[]), "no rows"),
+    "no variable": (hours(3), "no column with values"),
+    "an infinity": (hours(3, x=[1, np.inf, 2]), r"infinity in row 1 of column 'x'.*missing value"),
+    "text": (hours(2, x=["warm", "cold"], y=[1.0, 2.0], z=[1.0, 2.0]), r"'x' holds 'warm'.*group="),
+    "a missing time stamp": (
+        pd.DataFrame({"time": [pd.Timestamp("2024-01-01"), pd.NaT], "x": [1.0, 2.0]}),
+        "row 1 of column 'time' is missing",
+    ),
+    "two values at one time": (
+        pd.DataFrame({"time": [1, 1, 2], "x": [1.0, 2.0, 3.0]}),
+        r"'x' has both 1 and 2 at time 1.*Aggregate",
+    ),
+    "two columns of one name": (
+        pd.DataFrame([[1.0, 2.0]], columns=["x", "x"]),
+        "Two columns are called 'x'",
+    ),
+    "1 and '1' as names": (pd.DataFrame([[1.0, 2.0]], columns=[1, "1"]), "Two columns are called"),
+    "levels of columns": (
+        pd.DataFrame([[1.0]], columns=pd.MultiIndex.from_tuples([("a", "b")])),
+        "several levels of column names",
+    ),
+    "levels of index": (
+        pd.DataFrame({"x": [1.0]}, index=pd.MultiIndex.from_tuples([("a", "b")])),
+        "reset_index",
+    ),
+    "two columns of time stamps": (
+        hours(2).assign(one=pd.Timestamp("2024"), x=1.0).rename(columns={"time": "two"}),
+        "Several columns hold time stamps",
+    ),
+    "a lazy frame": (pl.LazyFrame({"x": [1.0]}), "collect"),
+    "nested values": (pl.DataFrame({"x": [[1.0], [2.0]]}), "where numbers are needed"),
+    "ambiguous dates": (
+        pl.DataFrame({"date": ["01/02/2024", "02/02/2024"], "x": [1.0, 2.0]}),
+        "day first or month first",
+    ),
+    "a time stamp beyond nanoseconds": (
+        pl.DataFrame({"time": [dt.datetime(1, 1, 1), dt.datetime(1, 1, 2)], "x": [1.0, 2.0]}),
+        "outside the years 1678 to 2262",
+    ),
+    "columns of different length": ({"x": [1.0], "y": [1.0, 2.0]}, "differ in length"),
+    "an empty list": ([], "empty"),
+    "an empty array": (np.zeros((0, 3)), "at least one of each"),
+    "an array without variables": (np.zeros((3, 0)), "at least one of each"),
+    "too many dimensions": (np.zeros((2, 2, 2, 2)), "4 dimensions"),
+    "complex numbers": (np.zeros(3, complex), "cannot be read as numbers"),
+    "a ragged nested list": ([[1.0, 2.0], [3.0]], "cannot be read as numbers"),
+    "an infinity in an array": (np.array([[1.0], [-np.inf]]), "time step 1 of variable 0"),
+    "a word": ("data.csv", "cannot be read as numbers"),
+    "nothing": (None, "0 dimensions"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_read_is_refused_in_words(case):
+    data, words = REFUSED[case]
+    with pytest.raises(DataError, match=words):
+        read_panel(data)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"time": "when"}, "no column 'when' to take as time"),
+        ({"group": "plant"}, "no column 'plant' to take as group"),
+        ({"variable": "x", "value": "nothing"}, "no column 'nothing'"),
+        ({"value": "x"}, "Which column is the variable"),
+    ],
+)
+def test_a_column_that_is_not_there_is_named(options, words):
+    with pytest.raises(DataError, match=words):
+        read_panel(hours(2, x=[1.0, 2.0]), **options)
+
+
+def test_an_array_has_no_columns_to_name():
+    with pytest.raises(DataError, match="an array has none"):
+        read_panel(np.zeros(3), time="time")
+
+
+def test_rows_that_agree_or_complete_each_other_are_merged():
+    frame = pd.DataFrame({"time": [1, 2, 2, 3], "a": [1, 2, np.nan, 3], "b": [1, np.nan, 5, 6]})
+    (system,) = read_panel(frame).systems
+    assert system.values.tolist() == [[1, 2, 3], [1, 5, 6]]
+    assert system.rows.tolist() == [0, 1, 1, 2]
+
+
+def test_an_error_in_a_group_says_which():
+    frame = pd.DataFrame({"plant": ["a", "b", "b"], "time": [1, 1, 1], "x": [1.0, 1.0, 2.0]})
+    with pytest.raises(DataError, match="In plant = 'b'"):
+        read_panel(frame, group="plant")
+
+
+def test_a_group_or_variable_without_a_name_is_refused():
+    frame = pd.DataFrame({"plant": ["a", None], "time": [1, 2], "x": [1.0, 1.0]})
+    with pytest.raises(DataError, match="Row 1 of column 'plant' names nothing"):
+        read_panel(frame, group="plant")
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("unique_id", "ds", "y"), "long"),
+        (("item_id", "timestamp", "target"), "long"),
+        (("variable", "time", "value"), "long"),
+        (("station", "when", "level"), "long"),
+    ],
+)
+def test_long_frames_are_recognised(names, kind):
+    variable, time, value = names
+    stamps = pd.to_datetime(["2024-01-01", "2024-01-02"] * 2)
+    frame = pd.DataFrame({variable: ["a", "a", "b", "b"], time: stamps, value: [1.0, 2, 3, 4]})
+    panel = read_panel(frame)
+    assert panel.form.kind == kind
+    assert panel.systems[0].values.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_long_frame_without_time_counts_the_rows_of_each_variable():
+    frame = pl.DataFrame({"tag": ["a", "b", "a", "b"], "reading": [1.0, 2.0, 3.0, 4.0]})
+    (system,) = read_panel(frame, variable="tag", value="reading").systems
+    assert system.values.tolist() == [[1, 3], [2, 4]]
+
+
+def test_a_long_frame_with_groups_couples_nothing_between_them():
+    frame = pl.DataFrame(
+        {
+            "plant": ["p", "p", "q", "q"],
+            "unique_id": ["a", "b", "b", "c"],
+            "ds": [1, 1, 1, 1],
+            "y": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    panel = read_panel(frame, group="plant")
+    assert [system.variables for system in panel.systems] == [("a", "b"), ("b", "c")]
+    assert [system.values.tolist() for system in panel.systems] == [[[1], [2]], [[3], [4]]]
+
+
+def test_a_long_frame_with_a_column_too_many_is_refused():
+    frame = pl.DataFrame({"unique_id": ["a"], "ds": [1], "y": [1.0], "price": [2.0]})
+    with pytest.raises(DataError, match="'price' is none of them"):
+        read_panel(frame)
+
+
+INDICES = {
+    "time stamps": pd.date_range("2024-01-01", periods=4, freq="h"),
+    "zoned": pd.date_range("2024-01-01", periods=4, freq="h", tz="Europe/Paris"),
+    "periods": pd.period_range("2024-01", periods=4, freq="M"),
+    "durations": pd.timedelta_range("0s", periods=4, freq="s"),
+    "dates as text": pd.Index(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]),
+    "a plain range": pd.RangeIndex(10, 14),
+    "named numbers": pd.Index([2, 4, 6, 8], name="time"),
+    "other numbers": pd.Index([9, 2, 7, 1]),
+    "other text": pd.Index(["a", "b", "c", "d"]),
+}
+
+
+@pytest.mark.parametrize("kind", INDICES)
+def test_a_pandas_index_counts_as_time_where_it_is_one(kind):
+    frame = pd.DataFrame({"x": [1.0, 2, 3, 4]}, index=INDICES[kind])
+    panel = read_panel(frame)
+    assert panel.systems[0].values.tolist() == [[1, 2, 3, 4]]
+    assert panel.form.time.index == (not kind.startswith("other"))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["2024-01-01", "2024-01-02"],
+        ["2024-01-01 10:00", "2024-01-01 10:15"],
+        ["2024-01-01T10:00:00.5", "2024-01-01T10:00:01.0"],
+        ["2024-01-01T10:00:00Z", "2024-01-01T11:00:00Z"],
+        ["2024-03-31T01:00:00+01:00", "2024-03-31T03:00:00+02:00"],
+        ["2016/7/1 0:00", "2016/7/1 1:00"],
+        ["01.01.2020 00:10:00", "01.01.2020 00:20:00"],
+        ["13/01/2024", "14/01/2024"],
+        ["01/13/2024", "01/14/2024"],
+        ["2024-01", "2024-02"],
+        ["20240101", "20240102"],
+    ],
+)
+def test_time_stamps_written_as_text_are_read(texts):
+    panel = read_panel(pl.DataFrame({"when": texts, "x": [1.0, 2.0]}))
+    assert panel.form.time.kind == "text"
+    expected = [
+        pd.to_datetime(one, dayfirst=one.startswith("1") or "." in one, utc=True) for one in texts
+    ]
+    assert panel.systems[0].times.tolist() == [one.value for one in expected]
+
+
+def test_dates_decimals_and_nullable_columns_are_numbers_with_gaps():
+    frame = pd.DataFrame(
+        {
+            "date": [dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 1, 4)],
+            "a": pd.array([1, None, 3], dtype="Int64"),
+            "b": pd.array([True, None, False], dtype="boolean"),
+            "c": [decimal.Decimal("1.5"), None, decimal.Decimal("2.5")],
+            "d": pd.array([1.0, None, 2.0], dtype="double[pyarrow]"),
+        }
+    )
+    (system,) = read_panel(frame).systems
+    nan = np.nan
+    expected = [[1, nan, nan, 3], [1, nan, nan, 0], [1.5, nan, nan, 2.5], [1, nan, nan, 2]]
+    assert np.array_equal(system.values, expected, equal_nan=True)
+
+
+def test_nulls_of_polars_and_arrow_are_unobserved():
+    frame = pl.DataFrame({"i": [1, None], "b": [None, True], "f": [None, float("nan")]})
+    for one in (frame, frame.to_arrow()):
+        (system,) = read_panel(one).systems
+        assert system.observed.tolist() == [[True, False], [False, True], [False, False]]
+
+
+@settings(deadline=None, max_examples=40)
+@given(shape=st.tuples(st.integers(1, 6), st.integers(1, 4)), seed=st.integers(0, 99))
+def test_arrays_lists_and_tensors_say_the_same(shape, seed):
+    array = np.random.default_rng(seed).normal(size=shape)
+    array[np.random.default_rng(seed + 1).random(shape) < 0.2] = np.nan
+    forms = [
+        array,
+        array.tolist(),
+        [array],
+        array[None],
+        torch.tensor(array),
+        [torch.tensor(array)],
+    ]
+    for form in forms:
+        (system,) = read_panel(form).systems
+        assert np.array_equal(system.values, array.T, equal_nan=True)
+        assert np.array_equal(system.observed, ~np.isnan(array.T))
+    (masked,) = read_panel(np.ma.masked_invalid(array)).systems
+    assert np.array_equal(masked.values, array.T, equal_nan=True)
+
+
+def test_one_dimension_is_one_variable():
+    panel = read_panel([1, 2, 3])
+    assert panel.systems[0].values.tolist() == [[1, 2, 3]]
+    panel = read_panel([np.arange(3), np.arange(5)])
+    assert [system.values.shape for system in panel.systems] == [(1, 3), (1, 5)]
+
+
+def test_series_are_frames_of_one_column():
+    assert read_panel(pd.Series([1.0, 2.0], name="x")).variables == ("x",)
+    assert read_panel(pl.Series("x", [1.0, 2.0])).variables == ("x",)
+
+
+def test_a_single_row_has_no_step():
+    panel = read_panel(hours(1, x=[1.0]))
+    assert panel.frequency is None
+    assert panel.systems[0].values.tolist() == [[1.0]]
+
+
+def test_a_panel_passes_through():
+    panel = read_panel(np.zeros(3))
+    assert read_panel(panel) is panel
+
+
+def test_cases_end_where_their_padding_begins():
+    cases = np.full((2, 2, 4), np.nan)
+    cases[0] = 1.0
+    cases[1, 0, :2] = 2.0
+    panel = read_cases(cases)
+    assert [system.values.shape for system in panel.systems] == [(2, 4), (2, 2)]
+    assert panel.systems[1].observed.tolist() == [[True, True], [False, False]]
+
+
+def test_cases_come_as_lists_tables_and_frames():
+    assert read_cases(np.zeros((3, 5))).systems[0].values.shape == (1, 5)
+    assert read_cases([np.zeros((2, 5)), np.zeros((2, 3))]).systems[1].values.shape == (2, 3)
+    frame = pl.DataFrame({"case": [7, 7, 3], "time": [1, 2, 1], "x": [1.0, 2.0, 3.0]})
+    assert [one.name for one in read_cases(frame, group="case").systems] == [7, 3]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (np.zeros(3), "holds no cases"),
+        ([], "not a single case"),
+        (np.zeros((2, 0)), "at least one of each"),
+        (pl.DataFrame({"x": [1.0]}), "pass group="),
+        ([np.zeros((1, 2, 3))], "Case 0 has 3 dimensions"),
+    ],
+)
+def test_what_holds_no_cases_is_refused(data, words):
+    with pytest.raises(DataError, match=words):
+        read_cases(data)
+
+
+@pytest.mark.parametrize(
+    "labels", [["a", "b"], np.array([1, 2]), pd.Series(["a", "b"]), pl.Series(["a", "b"])]
+)
+def test_labels_come_in_any_form(labels):
+    assert read_labels(labels, 2).shape == (2,)
+
+
+@pytest.mark.parametrize("labels", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan]])
+def test_labels_that_do_not_fit_are_refused(labels):
+    with pytest.raises(DataError, match="label"):
+        read_labels(labels, 2)
+
+
+def test_narwhals_frames_are_frames():
+    frame = nw.from_native(pl.DataFrame({"x": [1.0, 2.0]}))
+    assert read_panel(frame).variables == ("x",)

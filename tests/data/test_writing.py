@@ -1,0 +1,259 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orderless.data import read_panel, write_forecast, write_scores
+from orderless.errors import DataError
+
+TIMES = pd.date_range("2024-03-30", periods=8, freq="D")
+
+
+def counting_forecast(panel, horizon, start=0.0):
+    """Values that say which variable and step they belong to."""
+    return [
+        start + 10.0 * np.arange(len(one.variables))[:, None] + np.arange(horizon)
+        for one in panel.systems
+    ]
+
+
+WIDE = {
+    "pandas": pd.DataFrame({"when": TIMES, "b": 1.0, "a": 2}),
+    "pandas index": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES.rename("when")),
+    "pandas zoned": pd.DataFrame({"when": TIMES.tz_localize("Europe/Berlin"), "b": 1.0, "a": 2}),
+    "pandas zoned index": pd.DataFrame(
+        {"b": 1.0, "a": 2}, index=TIMES.tz_localize("Europe/Berlin")
+    ),
+    "pandas periods": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES.to_period("D")),
+    "pandas durations": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES - TIMES[0]),
+    "pandas text index": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES.strftime("%Y-%m-%d")),
+    "pandas nanoseconds": pd.DataFrame({"when": TIMES.as_unit("ns"), "b": 1.0, "a": 2}),
+    "pandas range": pd.DataFrame({"b": np.ones(8), "a": 2}),
+    "pandas text": pd.DataFrame({"when": TIMES.strftime("%d.%m.%Y %H:%M"), "b": 1.0, "a": 2}),
+    "pandas numbers": pd.DataFrame({"time": np.arange(8) * 0.25, "b": 1.0, "a": 2}),
+    "polars": pl.DataFrame({"when": TIMES, "b": np.ones(8), "a": np.ones(8)}),
+    "polars dates": pl.DataFrame({"when": list(TIMES.date), "b": np.ones(8), "a": np.ones(8)}),
+    "polars zoned": pl.DataFrame(
+        {
+            "when": pl.Series(TIMES).dt.replace_time_zone("Asia/Tokyo"),
+            "b": np.ones(8),
+            "a": np.ones(8),
+        }
+    ),
+    "polars small integers": pl.DataFrame(
+        {"time": pl.Series(range(8), dtype=pl.Int16), "b": np.ones(8), "a": np.ones(8)}
+    ),
+    "arrow": pa.table({"when": TIMES, "b": np.ones(8), "a": np.ones(8)}),
+}
+
+
+def rows(frame, start, stop):
+    return (
+        frame[start:stop]
+        if isinstance(frame, pl.DataFrame)
+        else (
+            frame.slice(start, stop - start)
+            if isinstance(frame, pa.Table)
+            else frame.iloc[start:stop]
+        )
+    )
+
+
+def same_time_axis(result, truth):
+    """The columns or the index of time stamps, type and time zone included."""
+    if isinstance(truth, pd.DataFrame):
+        name = next((one for one in ("when", "time") if one in truth), None)
+        if name:
+            pd.testing.assert_series_equal(
+                result[name].reset_index(drop=True), truth[name].reset_index(drop=True)
+            )
+        else:
+            pd.testing.assert_index_equal(
+                result.index, truth.index, exact="equiv", check_freq=False
+            )
+    elif isinstance(truth, pa.Table):
+        assert result["when"].to_pylist() == truth["when"].to_pylist()
+        assert result.schema.field("when") == truth.schema.field("when")
+    else:
+        name = truth.columns[0]
+        assert result[name].dtype == truth[name].dtype
+        assert result[name].to_list() == truth[name].to_list()
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_a_forecast_goes_out_as_the_frame_came_in_and_continues_its_time(kind):
+    frame = WIDE[kind]
+    panel = read_panel(rows(frame, 0, 5))
+    point = counting_forecast(panel, 3)
+    result = write_forecast(panel, {"": point, "lo-80": [one - 1 for one in point]})
+    assert type(result) is type(frame)
+    same_time_axis(result, rows(frame, 5, 8))
+    assert list(result["b"].to_numpy()) == [0, 1, 2]
+    assert list(result["a"].to_numpy()) == [10, 11, 12]
+    assert list(result["a-lo-80"].to_numpy()) == [9, 10, 11]
+
+
+@pytest.mark.parametrize("kind", WIDE)
+def test_scores_go_to_the_rows_they_belong_to(kind):
+    frame = rows(WIDE[kind], 0, 6)
+    panel = read_panel(frame)
+    result = write_scores(panel, [np.arange(6.0)])
+    same_time_axis(result, frame)
+    assert list(result["score"].to_numpy()) == [0, 1, 2, 3, 4, 5]
+    each = write_scores(panel, [np.arange(12.0).reshape(2, 6)])
+    assert list(each["a"].to_numpy()) == [6, 7, 8, 9, 10, 11]
+    assert list(each["b"].to_numpy()) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+@settings(deadline=None, max_examples=25)
+@given(random=st.randoms(use_true_random=False), groups=st.integers(1, 3))
+def test_what_was_read_is_written_back_in_the_order_of_the_rows(library, random, groups):
+    table = [
+        (f"plant {group}", step, random.random(), random.choice([random.random(), np.nan]))
+        for group in range(groups)
+        for step in range(random.randint(2, 6))
+    ]
+    random.shuffle(table)
+    columns = dict(
+        zip(["plant", "time", "x", "y"], map(list, zip(*table, strict=True)), strict=True)
+    )
+    panel = read_panel(library(columns), group="plant")
+    result = write_scores(panel, [system.values for system in panel.systems])
+    back = {name: list(np.asarray(result[name])) for name in columns}
+    assert back["plant"] == columns["plant"]
+    assert back["time"] == columns["time"]
+    assert back["x"] == columns["x"]
+    assert np.array_equal(back["y"], columns["y"], equal_nan=True)
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+@settings(deadline=None, max_examples=25)
+@given(random=st.randoms(use_true_random=False))
+def test_a_long_frame_is_written_back_in_the_order_of_its_rows(library, random):
+    table = [
+        (name, step, random.random())
+        for name in ("b", "ä", "c")
+        for step in range(random.randint(2, 5))
+    ]
+    random.shuffle(table)
+    columns = dict(zip(["unique_id", "ds", "y"], map(list, zip(*table, strict=True)), strict=True))
+    panel = read_panel(library(columns))
+    result = write_scores(panel, [system.values for system in panel.systems], name="y")
+    assert {name: list(np.asarray(result[name])) for name in columns} == columns
+
+
+def test_a_long_forecast_has_a_row_a_variable_and_step():
+    frame = pl.DataFrame(
+        {"unique_id": ["b", "b", "a", "a"], "ds": [1, 2, 1, 2], "y": [1.0, 2.0, 3.0, 4.0]}
+    )
+    panel = read_panel(frame)
+    result = write_forecast(panel, {"": counting_forecast(panel, 2)})
+    assert result.to_dict(as_series=False) == {
+        "unique_id": ["b", "b", "a", "a"],
+        "ds": [3, 4, 3, 4],
+        "y": [0.0, 1.0, 10.0, 11.0],
+    }
+
+
+def test_a_long_frame_scored_by_time_has_a_row_a_time():
+    frame = pd.DataFrame({"unique_id": ["b", "a", "a"], "ds": [2, 1, 2], "y": [1.0, 2.0, 3.0]})
+    result = write_scores(read_panel(frame), [np.array([5.0, 6.0])])
+    assert result.to_dict("list") == {"ds": [1, 2], "score": [5.0, 6.0]}
+
+
+def test_groups_and_categories_keep_their_types():
+    frame = pl.DataFrame(
+        {
+            "plant": pl.Series(["p", "p", "q", "q"], dtype=pl.Categorical),
+            "unique_id": pl.Series(["a", "a", "b", "b"], dtype=pl.Enum(["a", "b"])),
+            "ds": [1, 2, 1, 2],
+            "y": [1.0, 2.0, 3.0, 4.0],
+        }
+    )
+    panel = read_panel(frame, group="plant")
+    result = write_forecast(panel, {"": counting_forecast(panel, 1)})
+    assert result.schema == frame.schema
+    assert result["plant"].to_list() == ["p", "q"]
+
+
+def test_a_backtest_has_a_cutoff_for_every_window():
+    panel = read_panel(WIDE["pandas"])
+    values = np.arange(8.0).reshape(2, 2, 2)
+    result = write_forecast(panel, {"": [values]}, origins=[np.array([3, 5])])
+    assert result["cutoff"].tolist() == [TIMES[2], TIMES[2], TIMES[4], TIMES[4]]
+    assert result["when"].tolist() == [TIMES[3], TIMES[4], TIMES[5], TIMES[6]]
+    assert result["b"].tolist() == [0, 1, 4, 5]
+    assert result["a"].tolist() == [2, 3, 6, 7]
+    long = read_panel(WIDE["pandas"].melt("when"))
+    result = write_forecast(long, {"": [values]}, origins=[np.array([3, 5])])
+    assert result["variable"].tolist() == ["b"] * 4 + ["a"] * 4
+    assert result["value"].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert result["cutoff"].tolist() == [TIMES[2], TIMES[2], TIMES[4], TIMES[4]] * 2
+
+
+ARRAYS = {
+    "one variable": (np.zeros(5), (3,), (5,), (5,)),
+    "two dimensions": (np.zeros((5, 2)), (3, 2), (5,), (5, 2)),
+    "three dimensions": (np.zeros((4, 5, 2)), (4, 3, 2), (4, 5), (4, 5, 2)),
+}
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+def test_arrays_come_back_with_the_axes_they_had(kind):
+    array, forecast_shape, score_shape, each_shape = ARRAYS[kind]
+    panel = read_panel(array)
+    result = write_forecast(panel, {"": counting_forecast(panel, 3)})
+    assert result.shape == forecast_shape
+    scores = [np.arange(len(one.times)) for one in panel.systems]
+    assert write_scores(panel, scores).shape == score_shape
+    each = write_scores(panel, [one.values for one in panel.systems])
+    assert each.shape == each_shape
+    both = write_forecast(
+        panel, {"": counting_forecast(panel, 3), "hi-90": counting_forecast(panel, 3, 1)}
+    )
+    assert np.array_equal(both["hi-90"], both[""] + 1)
+
+
+def test_a_list_of_arrays_comes_back_as_a_list():
+    panel = read_panel([np.zeros((5, 2)), np.zeros((7, 3))])
+    result = write_forecast(panel, {"": counting_forecast(panel, 3)})
+    assert [one.shape for one in result] == [(3, 2), (3, 3)]
+    assert result[1][1].tolist() == [1, 11, 21]
+
+
+def test_the_rows_of_a_slice_keep_their_labels():
+    frame = pd.DataFrame({"time": np.arange(10), "x": 1.0})[4:]
+    result = write_scores(read_panel(frame), [np.arange(6.0)])
+    assert result.index.tolist() == frame.index.tolist()
+
+
+def test_labels_that_are_no_text_come_back_as_they_were():
+    panel = read_panel(pd.DataFrame(np.zeros((4, 2)), columns=[7, 3]))
+    assert panel.variables == ("7", "3")
+    assert list(write_forecast(panel, {"": counting_forecast(panel, 1)}).columns) == [7, 3]
+
+
+def test_a_gap_has_no_row_in_the_scores():
+    frame = pd.DataFrame({"time": [1, 2, 3, 5], "x": 1.0})
+    result = write_scores(read_panel(frame), [np.array([1.0, 2.0, 3.0, np.nan, 5.0])])
+    assert result["score"].tolist() == [1, 2, 3, 5]
+
+
+def test_a_single_time_stamp_has_no_future():
+    panel = read_panel(pd.DataFrame({"time": TIMES[:1], "x": [1.0]}))
+    with pytest.raises(DataError, match="does not tell the step"):
+        write_forecast(panel, {"": counting_forecast(panel, 2)})
+    numbered = read_panel(pd.DataFrame({"time": [3], "x": [1.0]}))
+    result = write_forecast(numbered, {"": counting_forecast(numbered, 2)})
+    assert result["time"].tolist() == [4, 5]
+
+
+def test_a_name_that_the_result_needs_is_refused():
+    panel = read_panel(pd.DataFrame({"time": [1, 2], "x": 1.0, "x-lo-80": 2.0}))
+    point = counting_forecast(panel, 1)
+    with pytest.raises(DataError, match="two columns called 'x-lo-80'"):
+        write_forecast(panel, {"": point, "lo-80": point})
