@@ -20,7 +20,7 @@ from orderless.errors import SettingError
 from orderless.nn.normalization import normalize
 from orderless.ops import mean_pool, presence
 
-PENALTIES = tuple(10.0**k for k in range(-6, 3))
+PENALTIES = tuple(10.0**k for k in range(-8, 3))
 
 
 class LinearForecast(nn.Module):
