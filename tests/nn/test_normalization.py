@@ -1,0 +1,40 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nn_cases import drawn
+
+from orderless.nn.normalization import normalize
+
+
+@pytest.mark.parametrize("center", ["mean", "last", "none"])
+@pytest.mark.parametrize("scale", [True, False])
+@given(seed=st.integers(0, 2**20), level=st.floats(-1e3, 1e3))
+@settings(deadline=None, max_examples=20)
+def test_values_scale_and_center_give_the_data_back(center, scale, seed, level):
+    x, _, present = drawn((2, 3, 9), seed)
+    values, middle, spread = normalize(x + level, present, center=center, scale=scale)
+    back = values * spread + middle
+    torch.testing.assert_close(back[present], (x + level)[present])
+    assert (values[~present] == 0).all()
+
+
+def test_missing_values_are_ignored():
+    x = torch.tensor([[[1.0, torch.nan, 3.0, 1e30]]])
+    present = torch.tensor([[[True, False, True, False]]])
+    values, center, scale = normalize(x, present)
+    assert center.item() == 2.0
+    assert scale.item() == pytest.approx(1.0, abs=1e-5)
+    torch.testing.assert_close(values, torch.tensor([[[-1.0, 0.0, 1.0, 0.0]]]), atol=1e-4, rtol=0)
+    assert normalize(x, present, center="last").center.item() == 3.0
+
+
+@pytest.mark.parametrize("center", ["mean", "last", "none"])
+def test_constant_and_empty_look_backs_become_zeros(center):
+    x = torch.full((1, 2, 5), 4.0)
+    present = torch.tensor([[[True] * 5, [False] * 5]])
+    values, _, scale = normalize(x, present, center=center)
+    assert (scale > 0).all()
+    assert (values[0, 1] == 0).all()
+    if center != "none":
+        assert (values[0, 0] == 0).all()
