@@ -289,7 +289,7 @@ def pandas_index(times: np.ndarray, form: TimeForm) -> Any:
 
     if form.kind == "text":
         return pd.Index(write_text(times, form), name=form.name)
-    index = pd.Index(times, name=form.name)
+    index: Any = pd.Index(times, name=form.name)
     if form.period is not None:
         return index.to_period(form.period)
     if form.time_zone is not None:

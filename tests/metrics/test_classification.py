@@ -1,0 +1,18 @@
+import pytest
+
+from orderless.errors import DataError, ShapeError
+from orderless.metrics import accuracy
+
+
+def test_accuracy_is_the_share_of_right_classes():
+    assert accuracy(["a", "b", "c", "a"], ["a", "b", "a", "a"]) == 0.75
+    assert accuracy([1, 2], [2, 1]) == 0.0
+
+
+def test_what_has_no_accuracy_is_refused():
+    with pytest.raises(ShapeError, match="one class a case"):
+        accuracy(["a"], ["a", "b"])
+    with pytest.raises(DataError, match="not a single case"):
+        accuracy([], [])
+    with pytest.raises(DataError, match="`predicted` is missing"):
+        accuracy([1.0], [float("nan")])
