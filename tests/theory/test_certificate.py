@@ -43,6 +43,9 @@ def test_under_feedback_the_mean_has_a_rate_of_its_own():
     assert certificate.difference_rate == -0.25
     assert certificate.mean_rate == -0.125
     assert certificate.margin == 0.125
+    (found,) = certificate.layers
+    assert found.input_bound >= max(found.difference.input_bound, found.mean.input_bound)
+    assert found.transient == max(found.difference.transient, found.mean.transient)
 
 
 def test_a_growing_mean_is_never_certified_and_a_growing_difference_for_one_variable_only():
