@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from os import PathLike
@@ -156,9 +157,11 @@ def _read_csv_polars(path: Path, names: list[str], separator: str) -> Any:
 
 
 def _read_csv_pandas(path: Path, names: list[str], separator: str) -> Any:
-    return importlib.import_module("pandas").read_csv(
-        path, sep=separator, encoding="utf-8-sig", index_col=False
-    )
+    pandas = importlib.import_module("pandas")
+    with warnings.catch_warnings():
+        # A row that is too long would only be cut, with a warning.
+        warnings.simplefilter("error", pandas.errors.ParserWarning)
+        return pandas.read_csv(path, sep=separator, encoding="utf-8-sig", index_col=False)
 
 
 def _read_csv_pyarrow(path: Path, names: list[str], separator: str) -> Any:

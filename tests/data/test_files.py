@@ -1,0 +1,193 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from orderless.data import files, read_panel, read_table, read_ts, write_table
+from orderless.errors import DataError
+
+CSV = """date,α,on,count,gap
+2024-01-01 00:00,1.5,true,1,
+2024-01-01 01:00,-2e3,false,2,NaN
+2024-01-01 02:00,0.25,true,30000000000,7
+"""
+LIBRARIES = ["polars", "pandas", "pyarrow", None]
+
+
+@pytest.fixture(params=LIBRARIES, ids=str)
+def library(request, monkeypatch):
+    """The only frame library that is installed, as far as reading goes."""
+    monkeypatch.setattr(files, "find_spec", lambda name: name == request.param or None)
+    return request.param
+
+
+def test_csv_says_the_same_whichever_library_reads_it(library, tmp_path):
+    (tmp_path / "a.csv").write_text(CSV, "utf-8")
+    table = read_table(tmp_path / "a.csv")
+    assert isinstance(table, dict) == (library is None)
+    (system,) = read_panel(table).systems
+    assert system.variables == ("α", "on", "count", "gap")
+    assert (
+        system.times.tolist()
+        == pd.date_range("2024", periods=3, freq="h").as_unit("ns").asi8.tolist()
+    )
+    nan = np.nan
+    expected = [[1.5, -2e3, 0.25], [1, 0, 1], [1, 2, 3e10], [nan, nan, 7]]
+    assert np.array_equal(system.values, expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("separator", [";", "\t", ","])
+def test_the_header_tells_the_separator_and_a_mark_of_bytes_is_no_name(
+    library, separator, tmp_path
+):
+    text = CSV.replace(",", separator)
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    panel = read_panel(read_table(tmp_path / "a.csv"))
+    assert panel.variables == ("α", "on", "count", "gap")
+    assert panel.form.time.name == "date"
+
+
+def test_a_saved_index_is_dropped_or_becomes_the_time(library, tmp_path):
+    (tmp_path / "counted.csv").write_text(",x\n0,1.5\n1,2.5\n")
+    assert read_panel(read_table(tmp_path / "counted.csv")).variables == ("x",)
+    (tmp_path / "dated.csv").write_text(",x\n2024-01-01,1.5\n2024-01-02,2.5\n")
+    panel = read_panel(read_table(tmp_path / "dated.csv"))
+    assert panel.variables == ("x",)
+    assert panel.form.time.name == "time"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("x,x\n1,2\n", "two columns called 'x'"),
+        ("x,y\n1,2\n1,2,3\n", "cannot be read as CSV|has 3 entries"),
+    ],
+)
+def test_a_damaged_csv_is_refused_in_words(library, text, words, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError, match=words):
+        read_panel(read_table(tmp_path / "a.csv"))
+
+
+def test_a_csv_without_rows_is_refused_when_it_is_read_as_a_panel(library, tmp_path):
+    (tmp_path / "a.csv").write_text("time,x\n")
+    with pytest.raises(DataError):
+        read_panel(read_table(tmp_path / "a.csv"))
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_bytes("tempé,x\n1,2\n".encode("latin-1"))
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_parquet_needs_a_library(library, tmp_path):
+    pl.DataFrame({"time": [1, 2], "x": [1.0, 2.0]}).write_parquet(tmp_path / "a.parquet")
+    if library in ("polars", "pyarrow"):
+        assert read_panel(read_table(tmp_path / "a.parquet")).variables == ("x",)
+    else:
+        with pytest.raises(DataError, match="needs polars or pyarrow"):
+            read_table(tmp_path / "a.parquet")
+
+
+def test_a_damaged_parquet_file_is_refused(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(DataError, match="cannot be read as parquet"):
+        read_table(tmp_path / "a.parquet")
+
+
+def test_files_that_are_not_there_or_of_unknown_kind_are_refused(tmp_path):
+    with pytest.raises(DataError, match="There is no file"):
+        read_table(tmp_path / "a.csv")
+    (tmp_path / "a.xlsx").write_text("")
+    with pytest.raises(DataError, match=r"does not end in \.csv"):
+        read_table(tmp_path / "a.xlsx")
+
+
+TABLES = {
+    "polars": pl.DataFrame({"time": [1, 2], "a,b": [1.5, 2.5]}),
+    "pandas": pd.DataFrame({"time": [1, 2], "a,b": [1.5, 2.5]}),
+    "pandas index": pd.DataFrame({"a,b": [1.5, 2.5]}, index=pd.Index([1, 2], name="time")),
+    "arrow": pl.DataFrame({"time": [1, 2], "a,b": [1.5, 2.5]}).to_arrow(),
+    "dict": {"time": np.array([1, 2]), "a,b": np.array([1.5, 2.5])},
+}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv", ".parquet"])
+@pytest.mark.parametrize("kind", TABLES)
+def test_what_is_written_can_be_read(kind, ending, tmp_path):
+    path = tmp_path / f"a{ending}"
+    if kind == "dict" and ending == ".parquet":
+        with pytest.raises(DataError, match="parquet needs"):
+            write_table(TABLES[kind], path)
+        assert list(tmp_path.iterdir()) == []
+        return
+    write_table(TABLES[kind], path)
+    assert list(tmp_path.iterdir()) == [path]
+    (system,) = read_panel(read_table(path)).systems
+    assert system.variables == ("a,b",)
+    assert system.values.tolist() == [[1.5, 2.5]]
+    assert system.times.tolist() == [1, 2]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="shorter"):
+        write_table({"x": [1, 2], "y": [1]}, path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no folder"):
+        write_table({"x": [1]}, tmp_path / "nowhere" / "a.csv")
+    with pytest.raises(DataError, match="must end in"):
+        write_table({"x": [1]}, tmp_path / "a.txt")
+
+
+TS = """# a comment
+@problemName Tiny
+@timeStamps false
+@univariate false
+@dimensions 2
+@equalLength false
+@classLabel true up down
+@data
+1,2,3:4,5,6:up
+1,?:7,NaN:down
+"""
+
+
+def test_ts_files_are_read(tmp_path):
+    (tmp_path / "a.ts").write_text(TS)
+    cases, labels = read_ts(tmp_path / "a.ts")
+    assert labels.tolist() == ["up", "down"]
+    assert cases[0].tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert np.array_equal(cases[1], [[1, np.nan], [7, np.nan]], equal_nan=True)
+
+
+def test_a_ts_file_without_classes_has_no_labels(tmp_path):
+    (tmp_path / "a.ts").write_text("@classLabel false\n@data\n1,2:3\n")
+    cases, labels = read_ts(tmp_path / "a.ts")
+    assert labels is None
+    assert np.array_equal(cases[0], [[1, 2], [3, np.nan]], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,2:a\n", "before @data"),
+        ("@data\n1:a\n", "no line @classLabel"),
+        ("@timestamps true\n@classLabel true\n@data\n(0,1):a\n", "time stamps inside"),
+        ("@classLabel true a\n@data\n", "holds no case"),
+        ("@classLabel true a\n@data\nx,y:a\n", "Line 3 .* does not hold numbers"),
+        ("@classLabel true a\n@data\n1:2:a\n1:a\n", "Line 4 .* has 1 variables"),
+        ("@classLabel true a\n@data\na\n", "has 0 variables"),
+    ],
+)
+def test_a_damaged_ts_file_is_refused_with_the_line(text, words, tmp_path):
+    (tmp_path / "a.ts").write_text(text)
+    with pytest.raises(DataError, match=words):
+        read_ts(tmp_path / "a.ts")
