@@ -61,6 +61,13 @@ def test_relative_links_resolve(page):
     assert not missing
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_named_in_the_docs_exist(page):
+    named = re.findall(r"`((?:src/orderless/|tests/)?[a-z_]+/[a-z_/]*\w\.py)`", page.read_text())
+    places = (ROOT, ROOT / "src/orderless")
+    assert not [path for path in named if not any((place / path).exists() for place in places)]
+
+
 def test_the_readme_shows_its_two_commands_and_ten_lines_of_python():
     readme = ROOT / "README.md"
     assert "make demo" in readme.read_text()
