@@ -158,7 +158,7 @@ class TestTheorem1PermutationCommutingMatrices:
 
 class TestTheorem2DependencyDepth:
     @pytest.mark.parametrize("pool", POOLS)
-    @pytest.mark.parametrize("form", ["reference", None])
+    @pytest.mark.parametrize("form", ["reference", "chunked"])
     def test_the_depth_of_our_scan_does_not_depend_on_the_number_of_variables(self, pool, form):
         def depth(n_variables):
             varying, shared = system(n_variables, 5)
