@@ -3,8 +3,11 @@
 pandas, polars and Arrow come through narwhals; a dict of arrays needs no library at all.
 """
 
-from collections.abc import Hashable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import narwhals as nw
@@ -85,9 +88,8 @@ def open_table(data: Any) -> Table | None:
             frame = frame.rename({frame.columns[0]: "value"})
     if not isinstance(frame, nw.DataFrame):
         return None
-    series = list(frame.iter_columns())
-    _check_labels([one.name for one in series])
-    columns = tuple(_from_series(one) for one in series)
+    _check_labels(list(frame.columns))
+    columns = tuple(_columns(frame))
     if not frame.implementation.is_pandas_like():
         return Table(columns, frame.implementation)
     labels: Any = nw.maybe_get_index(frame)
@@ -125,11 +127,11 @@ def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column
 def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
     """A frame of the input's library, with the pandas index given."""
     labels = [one.label for one in columns]
-    twice = {label for label in labels if labels.count(label) > 1}
-    if twice:
+    label, count = Counter(labels).most_common(1)[0]
+    if count > 1:
         raise DataError(
-            f"The result would have two columns called {sorted(map(str, twice))[0]!r}. Rename the "
-            "column of the input that has this name."
+            f"The result would have two columns called {str(label)!r}. Rename the column of the "
+            "input that has this name."
         )
     if form.library is None:
         return {
@@ -140,20 +142,30 @@ def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
             )
             for one in columns
         }
-    # Temporary names, since narwhals wants text and pandas may have had any label.
-    series = [_to_series(str(number), one, form.library) for number, one in enumerate(columns)]
-    # Not DataFrame.from_dict, which loses the time zones of pandas columns.
-    native = series[0].to_frame().with_columns(*series[1:]).to_native()
+    # Only pandas has labels that are no text; narwhals wants text, so they are set at the end.
+    names = [str(label) for label in labels]
+    plain = [one.time is None and one.values.dtype == np.float64 for one in columns]
+    frames = []
+    for is_plain, run in groupby(zip(plain, names, columns, strict=True), key=itemgetter(0)):
+        _, run_names, run_columns = zip(*run, strict=True)
+        if is_plain:
+            # Numbers go in as one block, since a frame may have thousands of such columns.
+            block = np.stack([one.values for one in run_columns], 1)
+            frames.append(nw.from_numpy(block, list(run_names), backend=form.library))
+        else:
+            # Not DataFrame.from_dict, which loses the time zones of pandas columns.
+            frames += [
+                _to_series(name, one, form.library).to_frame()
+                for name, one in zip(run_names, run_columns, strict=True)
+            ]
+    frame = nw.concat(frames, how="horizontal") if len(frames) > 1 else frames[0]
+    native = frame.to_native()
     if form.library.is_pandas_like():
-        native.columns = labels
+        if names != labels:
+            native.columns = labels
         if index is not None:
             native.index = index
-        return native
-    return (
-        nw.from_native(native)
-        .rename({str(number): str(label) for number, label in enumerate(labels)})
-        .to_native()
-    )
+    return native
 
 
 def _check_labels(labels: list[Hashable]) -> None:
@@ -163,11 +175,10 @@ def _check_labels(labels: list[Hashable]) -> None:
                 f"The frame has several levels of column names, such as {label!r}. Join them to "
                 "one name each."
             )
-    names = [str(label) for label in labels]
-    twice = [name for number, name in enumerate(names) if name in names[:number]]
-    if twice:
+    name, count = Counter(map(str, labels)).most_common(1)[0] if labels else ("", 0)
+    if count > 1:
         raise DataError(
-            f"Two columns are called {twice[0]!r}. Variables are told apart by name: rename one."
+            f"Two columns are called {name!r}. Variables are told apart by name: rename one."
         )
 
 
@@ -178,6 +189,23 @@ def _from_mapping(data: Mapping[Hashable, Any]) -> Table:
     if len(set(lengths.values())) > 1:
         raise DataError(f"The columns differ in length: {lengths}. Give all of them the same.")
     return Table(columns)
+
+
+def _columns(frame: nw.DataFrame) -> Iterator[Column]:
+    """The columns one by one, but floating-point numbers out of one block: frames have many."""
+    schema = frame.schema
+    if not all(isinstance(name, str) for name in schema):
+        # narwhals finds such columns by position only.
+        yield from map(_from_series, frame.iter_columns())
+        return
+    floats = [name for name, dtype in schema.items() if dtype in (nw.Float64, nw.Float32)]
+    numbers = frame.select(*floats).to_numpy() if floats else np.empty((0, 0))
+    block = dict(zip(floats, numbers.T, strict=True)) if numbers.dtype.kind == "f" else {}
+    for name, dtype in schema.items():
+        if name in block:
+            yield Column(name, "number", block[name], dtype=dtype)
+        else:
+            yield _from_series(frame.get_column(name))
 
 
 def _from_series(series: nw.Series) -> Column:
@@ -204,8 +232,18 @@ def _from_series(series: nw.Series) -> Column:
     if dtype in (nw.String, nw.Categorical, nw.Object) or isinstance(dtype, nw.Enum):
         values = np.empty(len(series), object)
         values[:] = series.to_list()
+        if dtype != nw.Object and len(values) and not series.null_count():
+            return _from_text(label, values, dtype)
         return _from_objects(label, values, dtype)
     return Column(label, "other", np.empty(len(series), object), dtype=dtype)
+
+
+def _from_text(label: Hashable, texts: np.ndarray, dtype: Any) -> Column:
+    """Time stamps where the text reads as such, text otherwise; None where there is none."""
+    parsed = parse_text(texts.tolist(), f"column {label!r}")
+    if parsed is not None:
+        return Column(label, "time", parsed[0], replace(parsed[1], name=label), dtype, texts)
+    return Column(label, "text", texts, dtype=dtype)
 
 
 def _from_objects(label: Hashable, values: np.ndarray, dtype: Any) -> Column:
@@ -214,10 +252,7 @@ def _from_objects(label: Hashable, values: np.ndarray, dtype: Any) -> Column:
         texts = np.array([None if is_missing(one) else one for one in values], object)
         if not known and dtype not in (nw.String, nw.Categorical):
             return Column(label, "number", np.full(len(values), np.nan), dtype=dtype)
-        parsed = parse_text(texts.tolist(), f"column {label!r}")
-        if parsed is not None:
-            return Column(label, "time", parsed[0], replace(parsed[1], name=label), dtype, texts)
-        return Column(label, "text", texts, dtype=dtype)
+        return _from_text(label, texts, dtype)
     times = parse_objects(values, f"column {label!r}")
     if times is not None:
         return Column(label, "time", times[0], replace(times[1], name=label), dtype)

@@ -15,6 +15,7 @@ What happens to
                                           `DataError`
 """
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -187,10 +188,10 @@ def _read_table(
         codes, names = _codes(roles.variable)
         _unique_names([str(name) for name in names], roles.variable.where)
         form.labels.update({str(name): name for name in names})
-        numbers = _finite(roles.value)[:, None]
+        numbers = _finite([roles.value])
     else:
         codes, names = None, [one.label for one in roles.variables]
-        numbers = np.stack([_finite(one) for one in roles.variables], 1)
+        numbers = _finite(roles.variables)
     systems = []
     for name, rows in groups:
         where = "" if roles.group is None else f"In {roles.group.label} = {name!r}: "
@@ -366,17 +367,15 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
     return (values.astype(np.float64) if values.dtype.kind == "f" else values), form
 
 
-def _finite(column: Column) -> np.ndarray:
-    return _check_finite(column.values.astype(np.float64)[:, None], [column.where])[:, 0]
-
-
-def _check_finite(values: np.ndarray, where: Sequence[str]) -> np.ndarray:
+def _finite(columns: Sequence[Column]) -> np.ndarray:
+    """The numbers of the columns, [row, column], none of them infinite."""
+    values = np.stack([one.values for one in columns], 1, dtype=np.float64, casting="unsafe")
     infinite = np.isinf(values)
     if infinite.any():
         row, column = np.argwhere(infinite)[0]
         raise DataError(
-            f"There is an infinity in row {row} of {where[column]}. Replace it by a missing value "
-            "(NaN) if it means that there was no reading."
+            f"There is an infinity in row {row} of {columns[column].where}. Replace it by a "
+            "missing value (NaN) if it means that there was no reading."
         )
     return values
 
@@ -395,21 +394,21 @@ def _codes(column: Column) -> tuple[np.ndarray, list[Any]]:
     """A number for each row, counting distinct values by first appearance, and those values."""
     if column.kind == "other" or (column.kind == "time" and column.texts is None):
         raise DataError(f"The {column.where} holds values that cannot name anything. Use text.")
-    entries = (column.values if column.texts is None else column.texts).tolist()
-    missing = next((row for row, one in enumerate(entries) if is_missing(one)), None)
-    if missing is not None:
+    values = column.values if column.texts is None else column.texts
+    missing = np.isnan(values) if values.dtype.kind == "f" else np.equal(values, np.array(None))
+    if missing.any():
         raise DataError(
-            f"Row {missing} of {column.where} names nothing: the value is missing. Fill it in, or "
-            "drop the row."
+            f"Row {int(np.argmax(missing))} of {column.where} names nothing: the value is missing. "
+            "Fill it in, or drop the row."
         )
     numbers: dict[Any, int] = {}
-    codes = [numbers.setdefault(one, len(numbers)) for one in entries]
+    codes = [numbers.setdefault(one, len(numbers)) for one in values.tolist()]
     return np.array(codes, np.int64), list(numbers)
 
 
 def _unique_names(names: list[str], where: str) -> None:
     if len(set(names)) < len(names):
-        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        twice = Counter(names).most_common(1)[0][0]
         raise DataError(f"Two variables in {where} are called {twice!r}. Rename one of them.")
 
 

@@ -108,9 +108,11 @@ class Series:
         steps = start[:, None] + torch.arange(length, device=self.flat.device)
         within = (steps >= 0) & (steps < self.lengths[system, None])
         exists = members[:, :, None] & within[:, None]
-        position = torch.where(exists, first[:, :, None] + steps[:, None], 0)
-        observed = self.flat_observed[position] & exists
-        values = torch.where(observed, self.flat[position], 0.0)
+        # Outside of a system the position is wrong, and what lies there is masked.
+        position = first[:, :, None] + steps[:, None]
+        position = position.clamp_(0, len(self.flat) - 1).view(-1)
+        observed = self.flat_observed.index_select(0, position).view_as(exists) & exists
+        values = self.flat.index_select(0, position).view_as(exists).masked_fill_(~observed, 0.0)
         return values, observed, members
 
     def batch(
@@ -146,13 +148,15 @@ def window_starts(
     """
     shortest = context if shortest_context is None else shortest_context
     spans = [(0, int(length)) for length in lengths] if targets is None else targets
-    blocks = []
-    for system, (length, (begin, end)) in enumerate(zip(lengths, spans, strict=True)):
-        origin = max(begin, shortest)
-        last = min(end, int(length)) - horizon
-        origins = np.arange(last, origin - 1, -stride)[::-1]
-        blocks.append(np.stack([np.full_like(origins, system), origins - context], 1))
-    return torch.as_tensor(np.concatenate(blocks) if blocks else np.zeros((0, 2), np.int64))
+    begin, end = np.array(spans, np.int64).reshape(-1, 2).T
+    first = np.maximum(begin, shortest)
+    last = np.minimum(end, np.asarray(lengths, np.int64)) - horizon
+    counts = np.maximum((last - first) // stride + 1, 0)
+    system = np.repeat(np.arange(len(counts)), counts)
+    # How many windows follow in the same system: the last one has none.
+    following = np.cumsum(counts)[system] - np.arange(len(system)) - 1
+    starts = last[system] - following * stride - context
+    return torch.as_tensor(np.stack([system, starts], 1))
 
 
 def split_in_time(
