@@ -195,27 +195,17 @@ def _read_table(
     systems = []
     for name, rows in groups:
         where = "" if roles.group is None else f"In {roles.group.label} = {name!r}: "
-        if codes is None:
-            columns = np.tile(np.arange(len(names)), (len(rows), 1))
-            chosen = np.arange(len(names))
-        else:
-            chosen, local = np.unique(codes[rows], return_inverse=True)
+        chosen, row_variables, counted = range(len(names)), None, np.arange(len(rows))
+        if codes is not None:
             # np.unique sorts the codes, and codes count by first appearance.
-            columns = local[:, None]
-        stamps = _counted(columns) if times is None else times[rows]
+            chosen, row_variables = np.unique(codes[rows], return_inverse=True)
+            counted = _counted(row_variables)
+        variables = tuple(str(names[code]) for code in chosen)
+        stamps = counted if times is None else times[rows]
+        zone = time_form.time_zone
         try:
-            systems.append(
-                _system(
-                    numbers[rows],
-                    columns,
-                    tuple(str(names[code]) for code in chosen),
-                    stamps,
-                    time_form.time_zone,
-                    rows,
-                    None if codes is None else columns[:, 0],
-                    name,
-                )
-            )
+            system = _system(numbers[:, rows], variables, stamps, zone, row_variables, rows, name)
+            systems.append(system)
         except DataError as error:
             raise DataError(where + str(error)) from error
     return Panel(tuple(systems), form)
@@ -368,11 +358,11 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
 
 
 def _finite(columns: Sequence[Column]) -> np.ndarray:
-    """The numbers of the columns, [row, column], none of them infinite."""
-    values = np.stack([one.values for one in columns], 1, dtype=np.float64, casting="unsafe")
+    """The numbers of the columns, [column, row], none of them infinite."""
+    values = np.stack([one.values for one in columns], dtype=np.float64, casting="unsafe")
     infinite = np.isinf(values)
     if infinite.any():
-        row, column = np.argwhere(infinite)[0]
+        column, row = np.argwhere(infinite)[0]
         raise DataError(
             f"There is an infinity in row {row} of {columns[column].where}. Replace it by a "
             "missing value (NaN) if it means that there was no reading."
@@ -412,11 +402,8 @@ def _unique_names(names: list[str], where: str) -> None:
         raise DataError(f"Two variables in {where} are called {twice!r}. Rename one of them.")
 
 
-def _counted(columns: np.ndarray) -> np.ndarray:
+def _counted(codes: np.ndarray) -> np.ndarray:
     """The number of each row among the rows of its variable, where there are no time stamps."""
-    codes = columns[:, 0]
-    if columns.shape[1] > 1 or not codes.any():
-        return np.arange(len(columns))
     order = np.argsort(codes, kind="stable")
     first = np.searchsorted(codes[order], codes[order])
     counted = np.empty(len(codes), np.int64)
@@ -426,15 +413,14 @@ def _counted(columns: np.ndarray) -> np.ndarray:
 
 def _system(
     numbers: np.ndarray,
-    columns: np.ndarray,
     variables: tuple[str, ...],
     stamps: np.ndarray,
     time_zone: str | None,
-    input_rows: np.ndarray,
     row_variables: np.ndarray | None,
+    input_rows: np.ndarray,
     name: Any,
 ) -> System:
-    """A system from numbers [row, entry] of the variables `columns` [row, entry] at `stamps`."""
+    """A system from numbers [variable, row], or [1, row] of the variables `row_variables`."""
     unique, place = np.unique(stamps, return_inverse=True)
     frequency: Frequency | None = infer_frequency(unique, time_zone)
     times, positions = (
@@ -443,10 +429,11 @@ def _system(
     rows = positions[place]
     values = np.full((len(variables), len(times)), np.nan)
     if len(unique) == len(stamps) and row_variables is None:
-        values[:, rows] = numbers.T
+        values[:, rows] = numbers
     else:
         highest = values.copy()
-        at = (columns * len(times) + rows[:, None]).ravel()
+        lines = np.arange(len(variables))[:, None] if row_variables is None else row_variables[None]
+        at = (lines * len(times) + rows).ravel()
         # fmin and fmax prefer a number to NaN, so entries that complete each other merge.
         np.fmin.at(values.reshape(-1), at, numbers.ravel())
         np.fmax.at(highest.reshape(-1), at, numbers.ravel())
