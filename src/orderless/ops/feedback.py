@@ -21,6 +21,43 @@ CHUNK = 16  # times solved together; the work per time grows with it, the number
 
 def mean_mode(r: Recurrence) -> tuple[Tensor, Tensor]:
     """What m - (mean of g) adds to the outputs [B,V,T,D], and to the last state [B,1,2,N,D]."""
+    y, last = _MeanMode.apply(*_tensors(r))
+    return y, last
+
+
+class _MeanMode(torch.autograd.Function):
+    """Saves its inputs alone: a state at every time is cheaper to rebuild than to keep."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        ctx.save_for_backward(*tensors)
+        return _contribution(_recurrence(*tensors))
+
+    @staticmethod
+    def backward(ctx, dy, dlast):
+        leaves = [
+            None if value is None else value.detach().requires_grad_(needed)
+            for value, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)
+        ]
+        wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
+        with torch.enable_grad():
+            outputs = _contribution(_recurrence(*leaves))
+        found = iter(torch.autograd.grad(outputs, wanted, (dy, dlast)))
+        return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
+
+
+def _tensors(r: Recurrence) -> tuple[Tensor | None, ...]:
+    rates = (*r.generator, *r.mean_generator)
+    return (*rates, r.x, r.step, r.write, r.read, r.field, r.field_write, r.state, r.weight)
+
+
+def _recurrence(*tensors: Tensor | None) -> Recurrence:
+    x, step, write, read, field, field_write, state, weight = tensors[6:]
+    own, mean = Generator(*tensors[:3]), Generator(*tensors[3:6])
+    return Recurrence(x, step, own, write, read, field, field_write, mean, state, weight)
+
+
+def _contribution(r: Recurrence) -> tuple[Tensor, Tensor]:
     time = r.x.shape[2]
     write, read = (value.expand(-1, -1, time, -1, -1) for value in (r.write, r.read))
     drive = torch.einsum("bv,bvtkn,bvtd->btknd", r.weight, write, r.x)

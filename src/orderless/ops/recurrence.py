@@ -85,8 +85,8 @@ def _recurrence(call: ScanCall, x: Tensor, present: Tensor | None) -> Recurrence
         x=along_time(x, 2),
         step=along_time(call.step, 1),
         generator=Generator(*(rate.to(dtype) for rate in call.generator)),
-        write=along_time(_keep(call.write, present), 2),
-        read=along_time(_keep(call.read, present), 2),
+        write=along_time(_keep_weights(call, call.write, present), 2),
+        read=along_time(_keep_weights(call, call.read, present), 2),
         field=along_time(call.field, 1),
         field_write=along_time(call.field_write, 1),
         mean_generator=call.mean_generator
@@ -109,6 +109,13 @@ def _keep(value: Tensor, present: Tensor | None) -> Tensor:
     if present is None:
         return value
     return torch.where(present.reshape(*present.shape, *(1,) * (value.dim() - 3)), value, 0.0)
+
+
+def _keep_weights(call: ScanCall, value: Tensor, present: Tensor | None) -> Tensor:
+    """Weights that hold for all times belong to no entry: there the zeros of x and y are enough."""
+    if value.shape[2] == call.x.shape[2]:
+        return _keep(value, present)
+    return _keep(value, None if call.members is None else call.members.unsqueeze(-1))
 
 
 def _over_state(members: Tensor) -> Tensor:

@@ -35,48 +35,52 @@ def transition(generator: Generator, span: Tensor) -> Block:
     """exp(A span), the block that carries a state over `span` [..., head]."""
     span = span.unsqueeze(-1)
     x, y = generator.h * span, generator.v * span
-    return Block(torch.exp(x), torch.exp(y), generator.vh * span * exp_difference(x, y))
+    return Block(torch.exp(x), torch.exp(y), generator.vh * _crossing(generator, span))
 
 
 def hold(generator: Generator, span: Tensor) -> Block:
     """The integral of exp(A s) over [0, span]: what an input held over `span` [..., head] adds."""
     span = span.unsqueeze(-1)
+    held_h, held_v = integral(generator.h, span), integral(generator.v, span)
+    return Block(held_h, held_v, generator.vh * _crossing_integral(generator, span))
+
+
+# Each of the three functions below has a branch near zero, a series in span * rate, and a branch
+# away from it that divides by rates alone. So the derivative by the span, which is the integrand,
+# comes out as accurate as the value: s * f(rate * s) would lose it where f decays like 1 / s.
+
+
+def integral(rate: Tensor, span: Tensor) -> Tensor:
+    """(exp(rate span) - 1) / rate, the integral of exp(rate s)."""
+    x = rate * span
+    near = x.abs() < 0.5
+    series = _series_exprel(torch.where(near, x, 0.0))
+    return torch.where(near, span * series, (torch.exp(torch.where(near, -1.0, x)) - 1) / rate)
+
+
+def _crossing(generator: Generator, span: Tensor) -> Tensor:
+    """(exp(h span) - exp(v span)) / (h - v), and span exp(h span) where h = v."""
     x, y = generator.h * span, generator.v * span
-    return Block(
-        span * exprel(x),
-        span * exprel(y),
-        generator.vh * span * span * exp_difference_from_zero(x, y),
-    )
-
-
-def exprel(x: Tensor) -> Tensor:
-    """(exp(x) - 1) / x, and 1 at x = 0: the divided difference exp[0, x]."""
-    small = x.abs() < 0.5
-    far = torch.where(small, 1.0, x)
-    return torch.where(small, _series_exprel(torch.where(small, x, 0.0)), torch.expm1(far) / far)
-
-
-def exp_difference(x: Tensor, y: Tensor) -> Tensor:
-    """exp[x, y] = (exp(x) - exp(y)) / (x - y), and exp(x) where x = y."""
     gap = (x - y).abs()
     near = gap < 1.0
     half_gap = torch.where(near, 0.5 * (x - y), 0.0)
-    far_gap = torch.where(near, 1.0, gap)
-    near_value = torch.exp(0.5 * (x + y)) * _series_sinhc(half_gap * half_gap)
-    far_value = torch.exp(torch.maximum(x, y)) * (-torch.expm1(-far_gap) / far_gap)
-    return torch.where(near, near_value, far_value)
+    around = span * torch.exp(0.5 * (x + y)) * _series_sinhc(half_gap * half_gap)
+    rate_gap = torch.where(near, 1.0, (generator.h - generator.v).abs())
+    grown = 1 - torch.exp(-torch.where(near, 1.0, gap))
+    return torch.where(near, around, torch.exp(torch.maximum(x, y)) * grown / rate_gap)
 
 
-def exp_difference_from_zero(x: Tensor, y: Tensor) -> Tensor:
-    """exp[0, x, y], the second divided difference of exp; 1/2 where all three points meet."""
-    # exp[0, x, y] = (exp[x, y] - exp[0, small]) / big subtracts numbers that differ once the
-    # larger argument is away from zero; close to zero the Taylor series is short.
-    x_is_small = x.abs() < y.abs()
-    small, big = torch.where(x_is_small, x, y), torch.where(x_is_small, y, x)
-    near = big.abs() < 1.0
-    series = _series_from_zero(torch.where(near, small, 0.0), torch.where(near, big, 0.0))
-    far = torch.where(near, 1.0, big)
-    return torch.where(near, series, (exp_difference(x, y) - exprel(small)) / far)
+def _crossing_integral(generator: Generator, span: Tensor) -> Tensor:
+    """The integral of `_crossing` over [0, span]: span^2 exp[0, h span, v span]."""
+    # (crossing - integral of the slow mode) / (rate of the fast mode) subtracts numbers that
+    # differ once the fast mode has moved; before that the Taylor series is short.
+    h_is_slow = generator.h.abs() < generator.v.abs()
+    slow = torch.where(h_is_slow, generator.h, generator.v)
+    fast = torch.where(h_is_slow, generator.v, generator.h)
+    near = (fast * span).abs() < 1.0
+    x, y = (torch.where(near, rate * span, 0.0) for rate in (slow, fast))
+    moved = (_crossing(generator, span) - integral(slow, span)) / fast
+    return torch.where(near, span * span * _series_from_zero(x, y), moved)
 
 
 def _terms(dtype: torch.dtype, for_float32: int, for_float64: int) -> int:

@@ -14,7 +14,7 @@ from torch.nn.functional import pad, silu, softplus
 
 from orderless.nn.ssm import VI2DSSM
 from orderless.ops import Generator, keep, mean_pool, presence, vi_scan
-from orderless.ops.zero_order_hold import exprel
+from orderless.ops.zero_order_hold import integral
 
 
 class OrderedSSM2D(nn.Module):
@@ -90,9 +90,8 @@ class OrderedSSM2D(nn.Module):
         members: Tensor | None,
     ) -> Tensor:
         """What the chain contributes to every entry, [B,V,T,D]."""
-        exponent = (rates * step.unsqueeze(-1)).unsqueeze(-1)  # [B,T,H,N,1]
-        decay = torch.exp(exponent)
-        held = step[..., None, None] * exprel(exponent)
+        span, rate = step[..., None, None], rates.unsqueeze(-1)
+        decay, held = torch.exp(rate * span), integral(rate, span)  # [B,T,H,N,1]
         signal = x.unflatten(-1, (self.heads, 1, -1))  # [B,V,T,H,1,P]
         h = torch.zeros_like(held * signal[:, 0])
         outputs = []
