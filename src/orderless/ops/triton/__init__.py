@@ -1,0 +1,30 @@
+"""The scan as fused GPU kernels. Nothing here needs Triton until a call runs."""
+
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+from orderless.ops.call import CallFacts, ScanCall
+
+MOST_STATES = 32
+
+
+def refusal(facts: CallFacts) -> str | None:
+    """Why the kernels cannot run a call, or None when they can."""
+    if facts.device != "cuda":
+        return f"it runs on a GPU, and x lies on {facts.device}"
+    if find_spec("triton") is None:
+        return "Triton is not installed"
+    if facts.dtype not in (torch.float32, torch.bfloat16):
+        return f"its kernels take float32 and bfloat16, and x is {facts.dtype}"
+    if facts.states > MOST_STATES:
+        return f"its kernels hold up to {MOST_STATES} states, and the call has {facts.states}"
+    return None
+
+
+def run(call: ScanCall) -> tuple[Tensor, Tensor]:
+    """Run a checked call that was not refused."""
+    from orderless.ops.triton import form
+
+    return form.run(call)

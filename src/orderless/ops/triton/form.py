@@ -1,0 +1,72 @@
+"""The `triton` form of `vi_scan`: one call put together from the operators."""
+
+import torch
+from torch import Tensor
+
+from orderless.ops.call import ScanCall
+from orderless.ops.triton.operators import pool_states, scan, trajectory
+
+
+def run(call: ScanCall) -> tuple[Tensor, Tensor]:
+    """Outputs like x, and the state after the last entry visited, in float32."""
+    x = call.x
+    time = x.shape[2]
+    present = _present(call)
+    step = call.step.float().expand(-1, time, -1)
+    rates = [rate.float().contiguous() for rate in call.generator]
+    write = call.write.to(x.dtype).expand(-1, -1, time, -1, -1)
+    read = call.read.to(x.dtype).expand(-1, -1, time, -1, -1)
+    skip = None if call.skip is None else call.skip.float()
+    gate = None if call.gate is None else call.gate.to(x.dtype)
+    state = None if call.state is None else call.state.float()
+    if state is not None and call.members is not None:
+        state = torch.where(_over_state(call.members), state, 0.0)
+    shared = _shared(call, step, rates, write, state, present)
+    y, end = scan(x, step, *rates, write, read, shared, skip, gate, state, present, call.reverse)
+    if shared is not None:
+        end = end + shared[:, None, 0 if call.reverse else -1]
+    if call.members is not None:
+        kept = 0.0 if call.state is None else call.state.float()
+        end = torch.where(_over_state(call.members), end, kept)
+    return y, end
+
+
+def _shared(
+    call: ScanCall,
+    step: Tensor,
+    rates: list[Tensor],
+    write: Tensor,
+    state: Tensor | None,
+    present: Tensor | None,
+) -> Tensor | None:
+    """What is the same in the states of all variables, [B,T,2,N,D]; see `ops/trajectory.py`."""
+    from_field = None
+    if call.field is not None:
+        field_write = call.field_write.float().unsqueeze(-1)
+        from_field = field_write * call.field.float()[:, :, None, None]
+    if call.mean_generator is None:
+        if from_field is None:
+            return None
+        return trajectory(from_field, step, *rates, None, call.reverse)
+    weight = call.x.new_ones(call.x.shape[:2], dtype=torch.float32)
+    if call.members is not None:
+        weight = call.members.float()
+    weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
+    own = pool_states(write, call.x, weight, present)
+    start = None if state is None else torch.einsum("bv,bvknd->bknd", weight, state)
+    mean_rates = [rate.float().contiguous() for rate in call.mean_generator]
+    both = own if from_field is None else own + from_field
+    mean = trajectory(both, step, *mean_rates, start, call.reverse)
+    return mean - trajectory(own, step, *rates, start, call.reverse)
+
+
+def _present(call: ScanCall) -> Tensor | None:
+    """True where a member was observed, [B,V,T] or [B,V,1]; None when nothing is masked."""
+    if call.members is None:
+        return call.observed
+    members = call.members.unsqueeze(-1)
+    return members if call.observed is None else members & call.observed
+
+
+def _over_state(members: Tensor) -> Tensor:
+    return members.reshape(*members.shape, 1, 1, 1)

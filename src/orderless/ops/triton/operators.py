@@ -1,0 +1,627 @@
+"""The kernels as operators that autograd, the compiler and CUDA graphs know.
+
+Backward passes get the inputs of the forward pass and nothing else; what they need of it they
+compute again.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from orderless.ops.triton import kernels, shared_kernels
+from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, tables_gradient
+
+PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
+UNROLL = 8
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes of a scan, and how it is cut into programs: by shape alone, never by trial."""
+
+    batch: int
+    variables: int
+    time: int
+    channels: int
+    heads: int
+    states: int
+    block: int
+    width: int
+    segments: int
+    per_segment: int
+
+    @property
+    def head_size(self) -> int:
+        return self.channels // self.heads
+
+    @property
+    def slices_of_head(self) -> int:
+        return triton.cdiv(self.head_size, self.width)
+
+    @property
+    def slices(self) -> int:
+        return self.heads * self.slices_of_head
+
+    @property
+    def blocks(self) -> int:
+        return triton.cdiv(self.variables, self.block)
+
+    @property
+    def chunks(self) -> int:
+        return triton.cdiv(self.time, CHUNK)
+
+    @property
+    def padded(self) -> int:
+        return max(16, triton.next_power_of_2(self.states))
+
+    @property
+    def rows(self) -> int:
+        """Programs that run side by side without splitting time."""
+        return self.batch * self.blocks * self.slices
+
+    @property
+    def tile(self) -> dict[str, int]:
+        return {
+            "BLOCK": self.block,
+            "WIDTH": self.width,
+            "STATES": self.states,
+            "PADDED": self.padded,
+        }
+
+
+def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
+    batch, variables, time, channels = x.shape
+    heads, states = step.shape[-1], write.shape[-1]
+    width = min(64 if states <= 16 else 32, max(16, triton.next_power_of_2(channels // heads)))
+    block = min(8, triton.next_power_of_2(variables))
+    slices = heads * triton.cdiv(channels // heads, width)
+    while block > 1 and batch * slices * triton.cdiv(variables, block) < PROGRAMS // block:
+        block //= 2
+    rows = batch * slices * triton.cdiv(variables, block)
+    chunks = triton.cdiv(time, CHUNK)
+    # A segment pays a second pass over its inputs, so time is split only where it is long.
+    segments = min(triton.cdiv(2 * PROGRAMS, rows), chunks // 16) if 2 * rows < PROGRAMS else 1
+    per_segment = triton.cdiv(chunks, max(1, segments))
+    return _Sizes(
+        batch, variables, time, channels, heads, states, block, width,
+        triton.cdiv(chunks, per_segment), per_segment,
+    )  # fmt: skip
+
+
+def _precision(x: Tensor) -> str:
+    return "tf32x3" if x.dtype == torch.float32 else "tf32"
+
+
+def _strides(value: Tensor | None) -> tuple[int, int, int]:
+    return (0, 0, 0) if value is None else value.stride()[:3]  # pyrefly: ignore
+
+
+def _rows_contiguous(value: Tensor) -> Tensor:
+    """A view as it is where its last axes lie together, so that no projection is copied."""
+    shape, stride = value.shape[3:], value.stride()[3:]
+    expected = (1,) if len(shape) == 1 else (shape[-1], 1)
+    return value if stride == expected else value.contiguous()
+
+
+def _tables(sizes: _Sizes, step: Tensor, rates: tuple[Tensor, ...], reverse: bool) -> Tensor:
+    tables = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, 3 * TABLES, CHUNK, sizes.padded)
+    fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
+        step, *rates, tables, sizes.time, sizes.heads, sizes.chunks,
+        step.stride(0), step.stride(1),
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, num_warps=4,
+    )  # fmt: skip
+    return tables
+
+
+def _segment_states(
+    sizes: _Sizes,
+    tables: Tensor,
+    signal: Tensor,
+    weights: Tensor,
+    start: Tensor | None,
+    present: Tensor | None,
+    reverse: bool,
+    adjoint: bool,
+) -> Tensor | None:
+    """The state before every segment; adjoint, the gradient of the state after it."""
+    if sizes.segments == 1:
+        return start
+    ends = tables.new_empty(
+        sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
+    )
+    decays = tables.new_empty(sizes.batch, sizes.heads, sizes.segments, 3, sizes.padded)
+    kernels.scan_states[(sizes.rows * sizes.segments,)](
+        signal, weights, tables, tables, present, tables, ends, decays,
+        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
+        sizes.segments, sizes.per_segment,
+        *_strides(signal), *_strides(weights), *_strides(present),
+        **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
+        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=_precision(signal), num_warps=sizes.block,
+    )  # fmt: skip
+    kernels.carry_segments[(sizes.rows,)](
+        decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
+        **sizes.tile, HAS_START=start is not None, ADJOINT=adjoint, num_warps=sizes.block,
+    )  # fmt: skip
+    return ends
+
+
+@torch.library.custom_op("orderless::scan", mutates_args=())
+def scan(
+    x: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    write: Tensor,
+    read: Tensor,
+    shared: Tensor | None,
+    skip: Tensor | None,
+    gate: Tensor | None,
+    state: Tensor | None,
+    present: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """Outputs [B,V,T,D] and the own state of every variable [B,V,2,N,D], in float32.
+
+    `shared` [B,T,2,N,D] is added to the states that are read; `present` [B,V,T] or [B,V,1].
+    """
+    sizes = _sizes(x, step, write)
+    rates = (rate_h, rate_v, rate_vh)
+    x, write, read = (_rows_contiguous(value) for value in (x, write, read))
+    present = None if present is None else present.expand(-1, -1, sizes.time)
+    gate = None if gate is None else _rows_contiguous(gate)
+    tables = _tables(sizes, step, rates, reverse)
+    start = None if state is None else state.contiguous()
+    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if shared is not None:
+        _readout(read, shared, None, present, y)
+    end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    kernels.scan_forward[(sizes.rows * sizes.segments,)](
+        x, write, read, tables, start, y, skip, gate, present, y, end,
+        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
+        sizes.segments, sizes.per_segment,
+        *_strides(x), *_strides(write), *_strides(read), *_strides(present), *_strides(gate),
+        **sizes.tile, HAS_START=start is not None, HAS_BASE=shared is not None,
+        HAS_SKIP=skip is not None, HAS_GATE=gate is not None, HAS_PRESENT=present is not None,
+        REVERSE=reverse, PRECISION=_precision(x), num_warps=sizes.block,
+    )  # fmt: skip
+    return y, end
+
+
+@scan.register_fake
+def _(x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, gate, state, present, reverse):
+    batch, variables, _, channels = x.shape
+    end = x.new_empty(batch, variables, 2, write.shape[-1], channels, dtype=torch.float32)
+    return torch.empty_like(x, memory_format=torch.contiguous_format), end
+
+
+@torch.library.custom_op("orderless::scan_backward", mutates_args=())
+def scan_backward(
+    d_y: Tensor,
+    d_end: Tensor,
+    x: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    write: Tensor,
+    read: Tensor,
+    shared: Tensor | None,
+    skip: Tensor | None,
+    state: Tensor | None,
+    present: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, step, rates [3,H,N], write, read, shared, skip and state, for no gate.
+
+    Those of absent arguments are empty.
+    """
+    sizes = _sizes(x, step, write)
+    rates = (rate_h, rate_v, rate_vh)
+    x, write, read = (_rows_contiguous(value) for value in (x, write, read))
+    present = None if present is None else present.expand(-1, -1, sizes.time)
+    d_y, d_end = d_y.contiguous(), d_end.contiguous()
+    tables = _tables(sizes, step, rates, reverse)
+    start = None if state is None else state.contiguous()
+    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse, "PRECISION": _precision(x)}
+    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    states = x.new_empty(
+        sizes.batch, sizes.variables, sizes.chunks, 2, sizes.states, sizes.channels
+    )
+    shape = (
+        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
+        sizes.segments, sizes.per_segment,
+    )  # fmt: skip
+    kernels.scan_states[(sizes.rows * sizes.segments,)](
+        x, write, tables, start, present, states, tables, tables, *shape,
+        *_strides(x), *_strides(write), *_strides(present),
+        **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
+        num_warps=sizes.block,
+    )  # fmt: skip
+    d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
+    d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    # Slices of channels share write and read: each leaves its part, summed below.
+    kind = x.dtype if sizes.slices == 1 else torch.float32
+    d_write = x.new_empty(sizes.slices, *write.shape, dtype=kind)
+    d_read = x.new_empty(sizes.slices, *read.shape, dtype=kind)
+    d_shared = x.new_empty(0)
+    base_parts = 0
+    if shared is not None:
+        d_shared = torch.empty_like(shared)
+        base_parts = _pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
+    d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
+    partial = tables.new_empty(sizes.blocks * sizes.slices_of_head, *tables.shape)
+    kernels.scan_backward[(sizes.rows * sizes.segments,)](
+        x, write, read, tables, states, skip, present, d_y, d_after,
+        d_x, d_write, d_read, d_start, d_skip, partial, *shape, base_parts,
+        *_strides(x), *_strides(write), *_strides(read), *_strides(present),
+        **sizes.tile, **masked, HAS_END=True, HAS_SKIP=skip is not None,
+        HAS_BASE=shared is not None, num_warps=sizes.block,
+    )  # fmt: skip
+    d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
+    d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
+    tables_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
+        step, *rates, partial, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
+        step.stride(0), step.stride(1), partial.shape[0], tables.numel(),
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, num_warps=4,
+    )  # fmt: skip
+    if skip is None:
+        d_skip = x.new_empty(0)
+    else:
+        d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width).sum(0)
+        d_skip = d_skip[:, : sizes.head_size].reshape(sizes.channels).to(skip.dtype)
+    return (
+        d_x,
+        d_step,
+        d_rates.sum(0),
+        d_write.sum(0).to(x.dtype) if sizes.slices > 1 else d_write[0],
+        d_read.sum(0).to(x.dtype) if sizes.slices > 1 else d_read[0],
+        d_shared,
+        d_skip,
+        x.new_empty(0) if state is None else d_start,
+    )
+
+
+@scan_backward.register_fake
+def _(
+    d_y, d_end, x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, state, present, reverse
+):
+    def like(value):
+        if value is None:
+            return x.new_empty(0)
+        return torch.empty_like(value, memory_format=torch.contiguous_format)
+
+    d_rates = rate_h.new_empty(3, *rate_h.shape)
+    return (
+        like(x), like(step), d_rates, like(write), like(read), like(shared), like(skip),
+        x.new_empty(0) if state is None else like(d_end),
+    )  # fmt: skip
+
+
+def _save_scan(ctx, inputs, output) -> None:
+    *tensors, ctx.reverse = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _scan_gradients(ctx, d_y, d_end):
+    x, step, h, v, vh, write, read, shared, skip, gate, state, present = ctx.saved_tensors
+    d_gate = None
+    if gate is not None:
+        arguments = (x, step, h, v, vh, write, read, shared, skip, None, state, present)
+        before, _ = scan(*arguments, ctx.reverse)
+        opening = gate.float()
+        if present is not None:
+            opening = torch.where(present.unsqueeze(-1), opening, 0.0)
+        share = torch.sigmoid(opening)
+        slope = share * (1 + opening * (1 - share))
+        d_gate = d_y * before * slope
+        d_y = d_y * (opening * share)
+        if present is not None:
+            d_gate = torch.where(present.unsqueeze(-1), d_gate, 0.0)
+            d_y = torch.where(present.unsqueeze(-1), d_y, 0.0)
+        d_gate, d_y = d_gate.to(gate.dtype), d_y.to(x.dtype)
+    d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
+        d_y, d_end, x, step, h, v, vh, write, read, shared, skip, state, present, ctx.reverse
+    )
+    return (
+        d_x,
+        d_step,
+        *d_rates.unbind(0),
+        d_write,
+        d_read,
+        None if shared is None else d_shared,
+        None if skip is None else d_skip,
+        d_gate,
+        None if state is None else d_state,
+        None,
+        None,
+    )
+
+
+scan.register_autograd(_scan_gradients, setup_context=_save_scan)
+
+
+def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
+    padded = max(16, triton.next_power_of_2(states))
+    width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
+    return {"BLOCK": 16, "TIMES": 4, "WIDTH": width, "STATES": states, "PADDED": padded}
+
+
+def _shared_grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:
+    batch, _, time, channels = x.shape
+    return (batch * triton.cdiv(time, tile["TIMES"]) * triton.cdiv(channels, tile["WIDTH"]),)
+
+
+def _readout(
+    weights: Tensor, z: Tensor, scale: Tensor | None, present: Tensor | None, y: Tensor
+) -> None:
+    tile = _shared_tile(y, weights.shape[-1])
+    shared_kernels.readout[_shared_grid(y, tile)](
+        weights, z, scale, present, y, *y.shape[1:], *_strides(weights), *_strides(present),
+        **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
+        PRECISION=_precision(y), num_warps=4,
+    )  # fmt: skip
+
+
+def _pool(
+    weights: Tensor,
+    x: Tensor,
+    scale: Tensor | None,
+    present: Tensor | None,
+    z: Tensor | None,
+    back: Tensor | None = None,
+    d_weights: Tensor | None = None,
+) -> int:
+    """z, d_weights or both; returns how many parts of d_weights, one a slice of channels, it wrote.
+
+    Slices here are never more than in the scan, whose parts d_weights holds.
+    """
+    tile = _shared_tile(x, weights.shape[-1])
+    shared_kernels.pool[_shared_grid(x, tile)](
+        weights, x, scale, present, z, back, d_weights, *x.shape[1:],
+        *_strides(weights), *_strides(x), *_strides(present),
+        **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
+        POOL=z is not None, INNER=back is not None, PRECISION=_precision(x), num_warps=4,
+    )  # fmt: skip
+    return triton.cdiv(x.shape[-1], tile["WIDTH"])
+
+
+@torch.library.custom_op("orderless::pool_states", mutates_args=())
+def pool_states(write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None) -> Tensor:
+    """The mean input of the states, [B,T,2,N,D] in float32: sum over c of weight write x."""
+    batch, _, time, channels = x.shape
+    x, write = _rows_contiguous(x), _rows_contiguous(write)
+    present = None if present is None else present.expand(-1, -1, time)
+    z = x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
+    _pool(write, x, weight.contiguous(), present, z)
+    return z
+
+
+@pool_states.register_fake
+def _(write, x, weight, present):
+    batch, _, time, channels = x.shape
+    return x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
+
+
+@torch.library.custom_op("orderless::pool_states_backward", mutates_args=())
+def pool_states_backward(
+    d_z: Tensor, write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of write and x."""
+    x, write = _rows_contiguous(x), _rows_contiguous(write)
+    present = None if present is None else present.expand(-1, -1, x.shape[2])
+    d_z, weight = d_z.contiguous(), weight.contiguous()
+    d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    _readout(write, d_z, weight, present, d_x)
+    wide = triton.cdiv(x.shape[-1], _shared_tile(x, write.shape[-1])["WIDTH"])
+    kind = x.dtype if wide == 1 else torch.float32
+    d_write = x.new_empty(wide, *write.shape, dtype=kind)
+    _pool(write, x, weight, present, None, back=d_z, d_weights=d_write)
+    return (d_write.sum(0).to(x.dtype) if wide > 1 else d_write[0]), d_x
+
+
+@pool_states_backward.register_fake
+def _(d_z, write, x, weight, present):
+    return (
+        torch.empty_like(write, memory_format=torch.contiguous_format),
+        torch.empty_like(x, memory_format=torch.contiguous_format),
+    )
+
+
+def _save_pool(ctx, inputs, output) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _pool_gradients(ctx, d_z):
+    return *pool_states_backward(d_z, *ctx.saved_tensors), None, None
+
+
+pool_states.register_autograd(_pool_gradients, setup_context=_save_pool)
+
+
+@dataclass(frozen=True)
+class _Path:
+    """How a trajectory without a variable axis is cut into programs."""
+
+    batch: int
+    time: int
+    states: int
+    channels: int
+    heads: int
+    width: int
+    segments: int
+    per_segment: int
+
+    @property
+    def slices(self) -> int:
+        return triton.cdiv(self.channels // self.heads, self.width)
+
+    @property
+    def rows(self) -> int:
+        return self.batch * self.heads * self.states * self.slices
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        head_size = self.channels // self.heads
+        return self.time, self.channels, head_size, self.segments, self.per_segment
+
+    @property
+    def tile(self) -> dict[str, int]:
+        return {"WIDTH": self.width, "STATES": self.states}
+
+
+def _path(drive: Tensor, step: Tensor) -> _Path:
+    batch, time, _, states, channels = drive.shape
+    heads = step.shape[-1]
+    width = min(64, triton.next_power_of_2(channels // heads))
+    rows = batch * heads * states * triton.cdiv(channels // heads, width)
+    # Twice the work, but so much less waiting that it pays early.
+    segments = max(1, min(triton.cdiv(4096, rows), time // 64))
+    per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
+    segments = triton.cdiv(time, per_segment)
+    return _Path(batch, time, states, channels, heads, width, segments, per_segment)
+
+
+def _step_table(path: _Path, step: Tensor, rates: tuple[Tensor, ...], reverse: bool) -> Tensor:
+    lines = path.batch * path.heads * path.states
+    table = step.new_empty(lines, path.time, shared_kernels.STEP_COLUMNS)
+    shared_kernels.fill_steps[(lines * triton.cdiv(path.time, 64),)](
+        step, *rates, table, path.time, path.heads, step.stride(0), step.stride(1),
+        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
+    )  # fmt: skip
+    return table
+
+
+def _before_segments(
+    path: _Path, drive: Tensor, table: Tensor, start: Tensor | None, reverse: bool
+) -> tuple[Tensor | None, Tensor]:
+    """The state before every segment, and what a segment multiplies it by."""
+    if path.segments == 1:
+        return start, table
+    ends = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
+    decays = drive.new_empty(path.batch, path.heads, path.states, path.segments, 3)
+    shared_kernels.trajectory[(path.rows * path.segments,)](
+        drive, table, drive, drive, ends, decays, *path.shape,
+        **path.tile, HAS_START=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
+    )  # fmt: skip
+    shared_kernels.carry_trajectory[(path.rows,)](
+        decays, start, ends, path.channels, path.channels // path.heads, path.segments,
+        **path.tile, HAS_START=start is not None, ADJOINT=False, num_warps=1,
+    )  # fmt: skip
+    return ends, decays
+
+
+def _follow(
+    path: _Path, drive: Tensor, table: Tensor, before: Tensor | None, reverse: bool
+) -> Tensor:
+    z = torch.empty_like(drive)
+    shared_kernels.trajectory[(path.rows * path.segments,)](
+        drive, table, before, z, drive, drive, *path.shape,
+        **path.tile, HAS_START=before is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
+        num_warps=1,
+    )  # fmt: skip
+    return z
+
+
+@torch.library.custom_op("orderless::trajectory", mutates_args=())
+def trajectory(
+    drive: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    start: Tensor | None,
+    reverse: bool,
+) -> Tensor:
+    """The states [B,T,2,N,D] of one system per batch row, from `start` [B,2,N,D]; all float32."""
+    path = _path(drive, step)
+    drive = drive.contiguous()
+    table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
+    start = None if start is None else start.contiguous()
+    before, _ = _before_segments(path, drive, table, start, reverse)
+    return _follow(path, drive, table, before, reverse)
+
+
+@trajectory.register_fake
+def _(drive, step, rate_h, rate_v, rate_vh, start, reverse):
+    return torch.empty_like(drive, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op("orderless::trajectory_backward", mutates_args=())
+def trajectory_backward(
+    d_z: Tensor,
+    drive: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    start: Tensor | None,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of drive, step, rates [3,H,N] and start."""
+    path = _path(drive, step)
+    rates = (rate_h, rate_v, rate_vh)
+    drive, d_z = drive.contiguous(), d_z.contiguous()
+    table = _step_table(path, step, rates, reverse)
+    start = None if start is None else start.contiguous()
+    before, decays = _before_segments(path, drive, table, start, reverse)
+    z = _follow(path, drive, table, before, reverse)
+    kernel = shared_kernels.trajectory_backward[(path.rows * path.segments,)]
+    after = None
+    if path.segments > 1:
+        after = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
+        kernel(
+            drive, table, start, z, d_z, drive, drive, drive, after, *path.shape,
+            **path.tile, HAS_START=False, HAS_AFTER=False, ENDS=True, REVERSE=reverse,
+            UNROLL=UNROLL, num_warps=1,
+        )  # fmt: skip
+        shared_kernels.carry_trajectory[(path.rows,)](
+            decays, drive, after, path.channels, path.channels // path.heads, path.segments,
+            **path.tile, HAS_START=False, ADJOINT=True, num_warps=1,
+        )  # fmt: skip
+    d_drive = torch.empty_like(drive)
+    d_table = table.new_empty(path.slices, *table.shape)
+    d_start = drive.new_empty(path.batch, 2, path.states, path.channels)
+    kernel(
+        drive, table, start, z, d_z, after, d_drive, d_table, d_start, *path.shape,
+        **path.tile, HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False,
+        REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
+    )  # fmt: skip
+    blocks = triton.cdiv(path.time, 64)
+    d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
+    d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
+    shared_kernels.steps_gradient[(table.shape[0] * blocks,)](
+        step, *rates, d_table, d_step, d_rates, path.time, path.heads,
+        step.stride(0), step.stride(1), path.slices, table.numel(),
+        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
+    )  # fmt: skip
+    return d_drive, d_step.sum(-1), d_rates.sum((1, 4)), d_start
+
+
+@trajectory_backward.register_fake
+def _(d_z, drive, step, rate_h, rate_v, rate_vh, start, reverse):
+    batch, _, _, states, channels = drive.shape
+    return (
+        torch.empty_like(drive, memory_format=torch.contiguous_format),
+        torch.empty_like(step, memory_format=torch.contiguous_format),
+        rate_h.new_empty(3, *rate_h.shape),
+        drive.new_empty(batch, 2, states, channels),
+    )
+
+
+def _save_trajectory(ctx, inputs, output) -> None:
+    *tensors, ctx.reverse = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _trajectory_gradients(ctx, d_z):
+    d_drive, d_step, d_rates, d_start = trajectory_backward(d_z, *ctx.saved_tensors, ctx.reverse)
+    started = ctx.saved_tensors[-1] is not None
+    return d_drive, d_step, *d_rates.unbind(0), d_start if started else None, None
+
+
+trajectory.register_autograd(_trajectory_gradients, setup_context=_save_trajectory)

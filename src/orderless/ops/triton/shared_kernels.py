@@ -1,0 +1,419 @@
+"""What all variables share: states without a variable axis, and their way in and out.
+
+    trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D]
+    readout        y[c,t] = sum over (k, n) of read[c,t,k,n] z[t,k,n]
+    pool           z[t,k,n] = sum over c of weight[c] write[c,t,k,n] x[c,t], the reverse of readout
+
+A step table [B,H,N,T,8] holds the entries of exp(A step) and of its integral, each (h, v, vh), for
+every time; its last two columns are unused.
+"""
+
+import triton
+import triton.language as tl
+
+from orderless.ops.triton.zero_order_hold import (
+    hold,
+    hold_gradient,
+    transition,
+    transition_gradient,
+)
+
+STEP_COLUMNS = 8
+
+
+@triton.jit
+def _rate(h, v, vh, at):
+    return tl.load(h + at), tl.load(v + at), tl.load(vh + at)
+
+
+@triton.jit
+def fill_steps(
+    step, rate_h, rate_v, rate_vh, table,
+    time, heads, step_batch, step_time,
+    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr,
+):  # fmt: skip
+    """One program per (batch, head, state, block of times)."""
+    pid = tl.program_id(0).to(tl.int64)
+    blocks = tl.cdiv(time, TIMES)
+    outer = pid // blocks
+    n, head, b = outer % STATES, (outer // STATES) % heads, outer // STATES // heads
+    tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
+    inside = tick < time
+    t = tick
+    if REVERSE:
+        t = time - 1 - tick
+    span = tl.load(step + b * step_batch + t * step_time + head, mask=inside, other=0.0)
+    span = span.to(tl.float32)
+    h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
+    e_h, e_v, e_vh = transition(h, v, vh, span)
+    phi_h, phi_v, phi_vh = hold(h, v, vh, span)
+    out = table + (outer * time + tick) * 8
+    tl.store(out, e_h, mask=inside)
+    tl.store(out + 1, e_v, mask=inside)
+    tl.store(out + 2, e_vh, mask=inside)
+    tl.store(out + 3, phi_h, mask=inside)
+    tl.store(out + 4, phi_v, mask=inside)
+    tl.store(out + 5, phi_vh, mask=inside)
+
+
+@triton.jit
+def steps_gradient(
+    step, rate_h, rate_v, rate_vh, d_table, d_step, d_rates,
+    time, heads, step_batch, step_time, parts, part_size,
+    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr,
+):  # fmt: skip
+    """From a step table to d_step [B,T,H,N] and d_rates [3, B,H,N, block of times]."""
+    pid = tl.program_id(0).to(tl.int64)
+    blocks = tl.cdiv(time, TIMES)
+    outer = pid // blocks
+    n, head, b = outer % STATES, (outer // STATES) % heads, outer // STATES // heads
+    tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
+    inside = tick < time
+    t = tick
+    if REVERSE:
+        t = time - 1 - tick
+    span = tl.load(step + b * step_batch + t * step_time + head, mask=inside, other=0.0)
+    span = span.to(tl.float32)
+    h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
+    source = d_table + (outer * time + tick) * 8
+    d0 = tl.zeros([TIMES], tl.float32)
+    d1 = tl.zeros([TIMES], tl.float32)
+    d2 = tl.zeros([TIMES], tl.float32)
+    d3 = tl.zeros([TIMES], tl.float32)
+    d4 = tl.zeros([TIMES], tl.float32)
+    d5 = tl.zeros([TIMES], tl.float32)
+    at = source
+    for _ in range(parts):
+        d0 += tl.load(at, mask=inside, other=0.0)
+        d1 += tl.load(at + 1, mask=inside, other=0.0)
+        d2 += tl.load(at + 2, mask=inside, other=0.0)
+        d3 += tl.load(at + 3, mask=inside, other=0.0)
+        d4 += tl.load(at + 4, mask=inside, other=0.0)
+        d5 += tl.load(at + 5, mask=inside, other=0.0)
+        at += part_size
+    a_h, a_v, a_vh, a_span = transition_gradient(h, v, vh, span, d0, d1, d2)
+    b_h, b_v, b_vh, b_span = hold_gradient(h, v, vh, span, d3, d4, d5)
+    tl.store(d_step + ((b * time + t) * heads + head) * STATES + n, a_span + b_span, mask=inside)
+    size = tl.num_programs(0)
+    tl.store(d_rates + pid, tl.sum(a_h + b_h, 0))
+    tl.store(d_rates + size + pid, tl.sum(a_v + b_v, 0))
+    tl.store(d_rates + 2 * size + pid, tl.sum(a_vh + b_vh, 0))
+
+
+@triton.jit
+def _segment(segments, slices, heads, STATES: tl.constexpr):
+    pid = tl.program_id(0).to(tl.int64)
+    slice_ = pid % slices
+    n = (pid // slices) % STATES
+    head = (pid // slices // STATES) % heads
+    outer = pid // slices // STATES // heads
+    return outer // segments, outer % segments, head, n, slice_
+
+
+@triton.jit
+def trajectory(
+    drive, table, start, z, ends, decays,
+    time, channels, head_size, segments, per_segment,
+    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, ENDS: tl.constexpr,
+    REVERSE: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """z at every time, or with ENDS the state after each segment from zero.
+
+    drive and z [B,T,2,N,D] lie in the order of time; start and ends [B, segment, 2, N, D].
+    """
+    heads = channels // head_size
+    slices = tl.cdiv(head_size, WIDTH)
+    b, segment, head, n, slice_ = _segment(segments, slices, heads, STATES)
+    p = slice_ * WIDTH + tl.arange(0, WIDTH)
+    inside = p < head_size
+    d = head * head_size + p
+    state = ((b * segments + segment) * 2 * STATES + n) * channels + d
+    row = STATES * channels
+    if HAS_START:
+        h = tl.load(start + state, mask=inside, other=0.0)
+        s = tl.load(start + state + row, mask=inside, other=0.0)
+    else:
+        h = tl.zeros([WIDTH], tl.float32)
+        s = tl.zeros([WIDTH], tl.float32)
+    table += ((b * heads + head) * STATES + n) * time * 8
+    over_h, over_v, over_vh = 1.0, 1.0, 0.0
+    first = segment * per_segment
+    for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
+        for i in tl.static_range(UNROLL):
+            tick = begin + i
+            real = (tick < time) & (tick < first + per_segment)
+            t = tick
+            if REVERSE:
+                t = time - 1 - tick
+            at = ((b * time + t) * 2 * STATES + n) * channels + d
+            u_h = tl.load(drive + at, mask=inside & real, other=0.0)
+            u_v = tl.load(drive + at + row, mask=inside & real, other=0.0)
+            e = table + tick * 8
+            e_h = tl.load(e, mask=real, other=1.0)
+            e_v = tl.load(e + 1, mask=real, other=1.0)
+            e_vh = tl.load(e + 2, mask=real, other=0.0)
+            phi_h = tl.load(e + 3, mask=real, other=0.0)
+            phi_v = tl.load(e + 4, mask=real, other=0.0)
+            phi_vh = tl.load(e + 5, mask=real, other=0.0)
+            s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
+            h = e_h * h + phi_h * u_h
+            if ENDS:
+                over_vh = e_v * over_vh + e_vh * over_h
+                over_h = over_h * e_h
+                over_v = over_v * e_v
+            else:
+                tl.store(z + at, h, mask=inside & real)
+                tl.store(z + at + row, s, mask=inside & real)
+    if ENDS:
+        tl.store(ends + state, h, mask=inside)
+        tl.store(ends + state + row, s, mask=inside)
+        if slice_ == 0:
+            out = decays + (((b * heads + head) * STATES + n) * segments + segment) * 3
+            tl.store(out, over_h)
+            tl.store(out + 1, over_v)
+            tl.store(out + 2, over_vh)
+
+
+@triton.jit
+def trajectory_backward(
+    drive, table, start, z, d_z, d_after, d_drive, d_table, d_start,
+    time, channels, head_size, segments, per_segment,
+    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr,
+    ENDS: tl.constexpr, REVERSE: tl.constexpr, UNROLL: tl.constexpr,
+):  # fmt: skip
+    """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
+
+    d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
+    d_table [slice, B,H,N,T,8].
+    """
+    heads = channels // head_size
+    slices = tl.cdiv(head_size, WIDTH)
+    b, segment, head, n, slice_ = _segment(segments, slices, heads, STATES)
+    p = slice_ * WIDTH + tl.arange(0, WIDTH)
+    inside = p < head_size
+    d = head * head_size + p
+    row = STATES * channels
+    state = ((b * segments + segment) * 2 * STATES + n) * channels + d
+    if HAS_AFTER:
+        g = tl.load(d_after + state, mask=inside, other=0.0)
+        u = tl.load(d_after + state + row, mask=inside, other=0.0)
+    else:
+        g = tl.zeros([WIDTH], tl.float32)
+        u = tl.zeros([WIDTH], tl.float32)
+    line = ((b * heads + head) * STATES + n) * time
+    batch = tl.num_programs(0) // slices // STATES // heads // segments
+    part = slice_ * batch * heads * STATES * time
+    first = segment * per_segment
+    last = tl.minimum(first + per_segment, time)
+    for visited in range(first, last, UNROLL):
+        for i in tl.static_range(UNROLL):
+            tick = first + last - 1 - visited - i
+            real = tick >= first
+            t = tick
+            before = t - 1
+            if REVERSE:
+                t = time - 1 - tick
+                before = t + 1
+            at = ((b * time + t) * 2 * STATES + n) * channels + d
+            g += tl.load(d_z + at, mask=inside & real, other=0.0)
+            u += tl.load(d_z + at + row, mask=inside & real, other=0.0)
+            e = table + (line + tick) * 8
+            e_h = tl.load(e, mask=real, other=1.0)
+            e_v = tl.load(e + 1, mask=real, other=1.0)
+            e_vh = tl.load(e + 2, mask=real, other=0.0)
+            if not ENDS:
+                u_h = tl.load(drive + at, mask=inside & real, other=0.0)
+                u_v = tl.load(drive + at + row, mask=inside & real, other=0.0)
+                earlier = ((b * time + before) * 2 * STATES + n) * channels + d
+                follows = inside & real & (tick > 0)
+                h = tl.load(z + earlier, mask=follows, other=0.0)
+                s = tl.load(z + earlier + row, mask=follows, other=0.0)
+                if HAS_START:
+                    at_start = (b * 2 * STATES + n) * channels + d
+                    begins = inside & (tick == 0)
+                    h += tl.load(start + at_start, mask=begins, other=0.0)
+                    s += tl.load(start + at_start + row, mask=begins, other=0.0)
+                phi_h = tl.load(e + 3, mask=real, other=0.0)
+                phi_v = tl.load(e + 4, mask=real, other=0.0)
+                phi_vh = tl.load(e + 5, mask=real, other=0.0)
+                tl.store(d_drive + at, phi_h * g + phi_vh * u, mask=inside & real)
+                tl.store(d_drive + at + row, phi_v * u, mask=inside & real)
+                out = d_table + (part + line + tick) * 8
+                tl.store(out, tl.sum(g * h, 0), mask=real)
+                tl.store(out + 1, tl.sum(u * s, 0), mask=real)
+                tl.store(out + 2, tl.sum(u * h, 0), mask=real)
+                tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
+                tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
+                tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
+            g = e_h * g + e_vh * u
+            u = e_v * u
+    if ENDS:
+        tl.store(d_start + state, g, mask=inside)
+        tl.store(d_start + state + row, u, mask=inside)
+    else:
+        if segment == 0:
+            at_start = (b * 2 * STATES + n) * channels + d
+            tl.store(d_start + at_start, g, mask=inside)
+            tl.store(d_start + at_start + row, u, mask=inside)
+
+
+@triton.jit
+def carry_trajectory(
+    decays, start, ends,
+    channels, head_size, segments,
+    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
+):  # fmt: skip
+    """Replace states after segments from zero by true states before them; see `carry_segments`."""
+    heads = channels // head_size
+    slices = tl.cdiv(head_size, WIDTH)
+    b, _, head, n, slice_ = _segment(1, slices, heads, STATES)
+    p = slice_ * WIDTH + tl.arange(0, WIDTH)
+    inside = p < head_size
+    d = head * head_size + p
+    row = STATES * channels
+    if HAS_START:
+        begin = (b * 2 * STATES + n) * channels + d
+        h = tl.load(start + begin, mask=inside, other=0.0)
+        s = tl.load(start + begin + row, mask=inside, other=0.0)
+    else:
+        h = tl.zeros([WIDTH], tl.float32)
+        s = tl.zeros([WIDTH], tl.float32)
+    decays += ((b * heads + head) * STATES + n) * segments * 3
+    for visited in range(segments):
+        segment = visited
+        if ADJOINT:
+            segment = segments - 1 - visited
+        at = ((b * segments + segment) * 2 * STATES + n) * channels + d
+        own_h = tl.load(ends + at, mask=inside, other=0.0)
+        own_v = tl.load(ends + at + row, mask=inside, other=0.0)
+        tl.store(ends + at, h, mask=inside)
+        tl.store(ends + at + row, s, mask=inside)
+        over = decays + segment * 3
+        e_h, e_v, e_vh = tl.load(over), tl.load(over + 1), tl.load(over + 2)
+        if ADJOINT:
+            h = e_h * h + e_vh * s + own_h
+            s = e_v * s + own_v
+        else:
+            s = e_v * s + e_vh * h + own_v
+            h = e_h * h + own_h
+
+
+@triton.jit
+def _times(pid, blocks, TIMES: tl.constexpr):
+    """[TIMES, 1, 1] times of a block."""
+    return (pid % blocks) * TIMES + tl.arange(0, TIMES)[:, None, None]
+
+
+@triton.jit
+def readout(
+    weights, z, scale, present, y,
+    variables, time, channels,
+    weights_batch, weights_variable, weights_time,
+    present_batch, present_variable, present_time,
+    BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
+    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """y [B,V,T,D] = scale[c] sum over (k, n) of weights[c,t,k,n] z[t,k,n,d].
+
+    One program per (batch, block of times, block of channels); it loops over the variables.
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    wide = tl.cdiv(channels, WIDTH)
+    blocks = tl.cdiv(time, TIMES)
+    d = (pid % wide) * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    t = _times(pid // wide, blocks, TIMES)
+    b = pid // wide // blocks
+    dtype = y.dtype.element_ty
+    row_n = tl.arange(0, PADDED)[None, :, None]
+    at = ((b * time + t) * 2 * STATES + row_n) * channels + d
+    inside = (t < time) & (row_n < STATES) & (d < channels)
+    z_h = tl.load(z + at, mask=inside, other=0.0).to(dtype)
+    z_v = tl.load(z + at + STATES * channels, mask=inside, other=0.0).to(dtype)
+    n = tl.arange(0, PADDED)[None, None, :]
+    for first in range(0, variables, BLOCK):
+        v = first + tl.arange(0, BLOCK)[None, :, None]
+        real = (v < variables) & (t < time)
+        keep = real
+        if HAS_PRESENT:
+            at = b * present_batch + v * present_variable + t * present_time
+            keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
+        at = b * weights_batch + v * weights_variable + t * weights_time + n
+        keep = keep & (n < STATES)
+        c_h = tl.load(weights + at, mask=keep, other=0.0).to(dtype)
+        c_v = tl.load(weights + at + STATES, mask=keep, other=0.0).to(dtype)
+        out = tl.dot(c_h, z_h, input_precision=PRECISION)
+        out += tl.dot(c_v, z_v, input_precision=PRECISION)
+        if HAS_SCALE:
+            out *= tl.load(scale + b * variables + v, mask=v < variables, other=0.0)
+        at = ((b * variables + v) * time + t) * channels + d
+        tl.store(y + at, out.to(dtype), mask=real & (d < channels))
+
+
+@triton.jit
+def pool(
+    weights, x, scale, present, z, back, d_weights,
+    variables, time, channels,
+    weights_batch, weights_variable, weights_time,
+    x_batch, x_variable, x_time,
+    present_batch, present_variable, present_time,
+    BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
+    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
+    POOL: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """POOL: z [B,T,2,N,D] = sum over c of scale[c] weights[c,t] x[c,t].
+
+    INNER: d_weights [block of channels, B,V,T,2,N] = scale[c] sum over d of back[t,k,n,d] x[c,t,d].
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    wide = tl.cdiv(channels, WIDTH)
+    blocks = tl.cdiv(time, TIMES)
+    slice_ = pid % wide
+    d = slice_ * WIDTH + tl.arange(0, WIDTH)[None, None, :]
+    t = _times(pid // wide, blocks, TIMES)
+    b = pid // wide // blocks
+    batch = tl.num_programs(0) // wide // blocks
+    dtype = x.dtype.element_ty
+    row_n = tl.arange(0, PADDED)[None, :, None]
+    place = ((b * time + t) * 2 * STATES + row_n) * channels + d
+    inside = (t < time) & (row_n < STATES) & (d < channels)
+    if INNER:
+        back_h = tl.load(back + place, mask=inside, other=0.0).to(dtype)
+        back_v = tl.load(back + place + STATES * channels, mask=inside, other=0.0).to(dtype)
+    if POOL:
+        z_h = tl.zeros([TIMES, PADDED, WIDTH], tl.float32)
+        z_v = tl.zeros([TIMES, PADDED, WIDTH], tl.float32)
+    n = tl.arange(0, PADDED)[None, None, :]
+    for first in range(0, variables, BLOCK):
+        v = first + tl.arange(0, BLOCK)[None, :, None]
+        real = (v < variables) & (t < time)
+        keep = real
+        if HAS_PRESENT:
+            at = b * present_batch + v * present_variable + t * present_time
+            keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
+        at = b * x_batch + v * x_variable + t * x_time + d
+        signal = tl.load(x + at, mask=keep & (d < channels), other=0.0)
+        if HAS_SCALE:
+            share = tl.load(scale + b * variables + v, mask=v < variables, other=0.0)
+        if POOL:
+            at = b * weights_batch + v * weights_variable + t * weights_time + n
+            weighed = keep & (n < STATES)
+            c_h = tl.load(weights + at, mask=weighed, other=0.0)
+            c_v = tl.load(weights + at + STATES, mask=weighed, other=0.0)
+            if HAS_SCALE:
+                c_h, c_v = (c_h * share).to(dtype), (c_v * share).to(dtype)
+            z_h += tl.dot(tl.permute(c_h, (0, 2, 1)), signal, input_precision=PRECISION)
+            z_v += tl.dot(tl.permute(c_v, (0, 2, 1)), signal, input_precision=PRECISION)
+        if INNER:
+            d_h = tl.dot(signal, tl.permute(back_h, (0, 2, 1)), input_precision=PRECISION)
+            d_v = tl.dot(signal, tl.permute(back_v, (0, 2, 1)), input_precision=PRECISION)
+            if HAS_SCALE:
+                d_h *= share
+                d_v *= share
+            at = (((slice_ * batch + b) * variables + v) * time + t) * 2 * STATES + n
+            kind = d_weights.dtype.element_ty
+            tl.store(d_weights + at, d_h.to(kind), mask=real & (n < STATES))
+            tl.store(d_weights + at + STATES, d_v.to(kind), mask=real & (n < STATES))
+    if POOL:
+        tl.store(z + place, z_h, mask=inside)
+        tl.store(z + place + STATES * channels, z_v, mask=inside)
