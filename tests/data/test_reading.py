@@ -225,6 +225,49 @@ def rows_of(frame):
     return len(next(iter(frame.values()))) if isinstance(frame, dict) else len(frame)
 
 
+NESTED = st.recursive(
+    st.one_of([*KINDS, st.just(np.array([])), st.just(np.array(["a"])), st.just(np.float32(1))]),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.lists(inner, max_size=3).map(tuple),
+        st.lists(st.floats(), max_size=4).map(np.array),
+        st.lists(st.lists(st.floats(), min_size=2, max_size=2), max_size=3).map(np.array),
+    ),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("read", [read_panel, read_cases])
+@settings(deadline=None, max_examples=200)
+@given(data=NESTED)
+def test_any_nest_of_values_is_read_or_refused_in_words(read, data):
+    with contextlib.suppress(DataError):
+        panel = read(data)
+        for system in panel.systems:
+            assert system.values.size
+            assert np.isfinite(system.values[system.observed]).all()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu"])
+@pytest.mark.parametrize("library", ["pandas", "pandas index", "polars", "arrow"])
+@pytest.mark.parametrize("step", ["15min", "1h", "1D", "MS"])
+def test_time_zones_change_the_clock_and_not_the_data(zone, library, step):
+    local = pd.date_range("2024-03-01", periods=300, freq=step, tz=zone)
+    frame = pd.DataFrame({"time": local, "x": np.arange(300.0)}).drop(index=[7, 250])
+    data = {
+        "pandas": lambda: frame,
+        "pandas index": lambda: frame.set_index("time"),
+        "polars": lambda: pl.from_pandas(frame),
+        "arrow": lambda: pa.Table.from_pandas(frame),
+    }[library]()
+    panel = read_panel(data)
+    (system,) = panel.systems
+    utc = local.tz_convert("UTC").tz_localize(None).to_numpy().astype("M8[ns]")
+    assert np.array_equal(system.times, utc)
+    assert np.flatnonzero(~system.observed[0]).tolist() == [7, 250]
+    assert panel.form.time.time_zone == zone
+
+
 def hours(count, **columns):
     return pd.DataFrame({"time": pd.date_range("2024-01-01", periods=count, freq="h"), **columns})
 

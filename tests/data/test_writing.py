@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderless.data import read_panel, write_forecast, write_scores
+from orderless.data import Frequency, read_panel, write_forecast, write_scores
 from orderless.errors import DataError
 
 TIMES = pd.date_range("2024-03-30", periods=8, freq="D")
@@ -24,6 +24,13 @@ WIDE = {
     "pandas": pd.DataFrame({"when": TIMES, "b": 1.0, "a": 2}),
     "pandas index": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES.rename("when")),
     "pandas zoned": pd.DataFrame({"when": TIMES.tz_localize("Europe/Berlin"), "b": 1.0, "a": 2}),
+    "pandas other zone": pd.DataFrame(
+        {"when": TIMES.tz_localize("America/New_York"), "b": 1.0, "a": 2}
+    ),
+    "pandas offset": pd.DataFrame({"when": TIMES.tz_localize("+01:30"), "b": 1.0, "a": 2}),
+    "pandas other zoned index": pd.DataFrame(
+        {"b": 1.0, "a": 2}, index=TIMES.tz_localize("America/New_York")
+    ),
     "pandas zoned index": pd.DataFrame(
         {"b": 1.0, "a": 2}, index=TIMES.tz_localize("Europe/Berlin")
     ),
@@ -243,10 +250,13 @@ def test_a_gap_has_no_row_in_the_scores():
     assert result["score"].tolist() == [1, 2, 3, 5]
 
 
-def test_a_single_time_stamp_has_no_future():
+def test_a_single_time_stamp_has_no_future_unless_the_step_is_given():
     panel = read_panel(pd.DataFrame({"time": TIMES[:1], "x": [1.0]}))
     with pytest.raises(DataError, match="does not tell the step"):
         write_forecast(panel, {"": counting_forecast(panel, 2)})
+    hourly = Frequency(3_600_000_000_000, "nanoseconds")
+    result = write_forecast(panel, {"": counting_forecast(panel, 2)}, frequency=hourly)
+    assert result["time"].tolist() == [TIMES[0] + pd.Timedelta(hours=hour) for hour in (1, 2)]
     numbered = read_panel(pd.DataFrame({"time": [3], "x": [1.0]}))
     result = write_forecast(numbered, {"": counting_forecast(numbered, 2)})
     assert result["time"].tolist() == [4, 5]

@@ -223,6 +223,14 @@ def _from_series(series: nw.Series) -> Column:
         column = column_from_array(label, series.to_numpy(), dtype)
         assert column.time is not None
         return replace(column, time=replace(column.time, time_zone=zone))
+    zone = getattr(getattr(series.to_native(), "dtype", None), "tz", None)
+    if zone is not None:
+        # A pandas column whose zone narwhals has no name for, such as America/New_York.
+        native: Any = series.to_native()
+        naive = native.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        column = column_from_array(label, naive, native.dtype)
+        assert column.time is not None
+        return replace(column, time=replace(column.time, time_zone=str(zone)))
     if dtype == nw.Date:
         column = column_from_array(label, series.cast(nw.Datetime("ms")).to_numpy(), dtype)
         assert column.time is not None
@@ -306,9 +314,13 @@ def _to_series(name: str, column: Column, library: Any) -> nw.Series:
     if form.kind == "text":
         return nw.new_series(name, write_text(column.values, form), backend=library)
     series = nw.new_series(name, column.values, backend=library)
-    if form.time_zone is not None:
-        series = series.dt.replace_time_zone("UTC").dt.convert_time_zone(form.time_zone)
-    return _cast(series, form.dtype)
+    if form.time_zone is None:
+        return _cast(series, form.dtype)
+    series = series.dt.replace_time_zone("UTC")
+    if form.dtype is not None and not isinstance(form.dtype, nw.Datetime):
+        # The type of a pandas column, time zone included.
+        return nw.from_native(series.to_native().astype(form.dtype), series_only=True)
+    return _cast(series.dt.convert_time_zone(form.time_zone), form.dtype)
 
 
 def _cast(series: nw.Series, dtype: Any) -> nw.Series:

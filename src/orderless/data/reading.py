@@ -317,7 +317,8 @@ def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, .
                 "the time column, or drop it."
             )
         if one.kind != "number":
-            example = next((repr(entry) for entry in one.values if entry is not None), "no value")
+            kind = f"values of type {one.dtype}"
+            example = next((repr(entry) for entry in one.values if entry is not None), kind)
             raise DataError(
                 f"The {one.where} holds {example[:40]} where numbers are needed. Pass group= if it "
                 "tells independent systems apart, variable= if it names the variables of a long "

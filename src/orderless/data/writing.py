@@ -8,7 +8,7 @@ import numpy as np
 
 from orderless.data.frames import Column, build_frame, pandas_index
 from orderless.data.frequency import Frequency
-from orderless.data.panel import Panel, System
+from orderless.data.panel import Panel
 from orderless.errors import DataError
 
 
@@ -17,6 +17,7 @@ def write_forecast(
     forecast: Mapping[str, Sequence[np.ndarray]],
     *,
     origins: Sequence[np.ndarray] | None = None,
+    frequency: Frequency | None = None,
 ) -> Any:
     """A forecast in the form of the panel's input.
 
@@ -26,13 +27,14 @@ def write_forecast(
     origins     for a backtest: for each system the positions in `times` [window] at which the
                 forecast begins; the values are then [window, variable, horizon], and frames get a
                 column "cutoff" with the last time stamp before each origin
+    frequency   the step for systems with a single time stamp, which does not tell one; that of
+                the other systems where not given. Where none has one either, numbers count on by
+                1, and dates and times raise DataError.
 
     wide    time stamps, then a column a variable and ending (`pressure`, `pressure-lo-80`)
     long    variable, time, then a column an ending (`y`, `y-lo-80`); the group column first
     arrays  [horizon, variable] ([window, horizon, variable] for a backtest) as the input's axes
             were; with other endings than "", a dict from ending to array
-    A system with a single time stamp has no step of its own and takes that of the others; where
-    none has one, time stamps count on by 1, and dates and times raise DataError.
     """
     backtest = origins is not None
     blocks = {
@@ -47,9 +49,11 @@ def write_forecast(
         np.array([system.times[at - 1] for at in positions], system.times.dtype)
         for system, positions in zip(panel.systems, starts, strict=True)
     ]
+    common = frequency or panel.frequency
+    steps = [system.frequency or common for system in panel.systems]
     times = [
-        np.array([_future(panel, system, last, horizon) for last in lasts], lasts.dtype)
-        for system, lasts in zip(panel.systems, cutoffs, strict=True)
+        np.array([_future(step, last, horizon) for last in lasts], lasts.dtype)
+        for step, lasts in zip(steps, cutoffs, strict=True)
     ]
     if panel.form.kind == "wide":
         return _wide(panel, blocks, times, cutoffs if backtest else None)
@@ -100,16 +104,13 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     return build_frame(form, [*columns, *_time(panel, times), *results], form.row_labels)
 
 
-def _future(panel: Panel, system: System, last: np.generic, horizon: int) -> np.ndarray:
-    frequency = system.frequency or panel.frequency
-    if frequency is not None:
-        return frequency.future(last, horizon)
-    if system.times.dtype.kind in "mM":
+def _future(frequency: Frequency | None, last: np.generic, horizon: int) -> np.ndarray:
+    if frequency is None and last.dtype.kind in "mM":
         raise DataError(
             f"A single time stamp, {last}, does not tell the step to the next. Give at least two "
             "rows, or drop the time column."
         )
-    return Frequency(1, "step").future(last, horizon)
+    return (frequency or Frequency(1, "step")).future(last, horizon)
 
 
 def _arrays(panel: Panel, blocks: dict[str, list[np.ndarray]], backtest: bool) -> Any:
