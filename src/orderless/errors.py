@@ -35,3 +35,11 @@ class DataError(OrderlessError, ValueError):
 
 class SettingError(OrderlessError, ValueError):
     """A setting has a value that does not exist, or two settings do not go together."""
+
+
+class NotFittedError(OrderlessError, ValueError, AttributeError):
+    """An estimator was asked for something it can only know after `fit`."""
+
+
+class VariableMismatch(OrderlessError, ValueError):
+    """With `strict_variables=True`: the variables differ from those of `fit`."""

@@ -29,13 +29,25 @@ from orderless.training.progress import Progress
 class Task(Protocol):
     """What is learned: a module, the data it sees by index, and how well it does."""
 
-    module: nn.Module
-    train_size: int
-    """How many training samples there are; `loss` receives numbers below it."""
-    slow_parameters: Container[str]
-    """Names of parameters that already start at a good place."""
-    fingerprint: str
-    """Tells this data and network from others, so that a foreign checkpoint is not continued."""
+    @property
+    def module(self) -> nn.Module:
+        """What is trained."""
+        ...
+
+    @property
+    def train_size(self) -> int:
+        """How many training samples there are; `loss` receives numbers below it."""
+        ...
+
+    @property
+    def slow_parameters(self) -> Container[str]:
+        """Names of parameters that already start at a good place."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells this data and network from others: a foreign checkpoint is not continued."""
+        ...
 
     def to(self, device: torch.device) -> None:
         """Put the data on the device; the loop moves the module."""

@@ -1,0 +1,76 @@
+"""Forecasts from several origins in the past, and how good they were."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orderless.data import Scaler
+from orderless.errors import DataError
+from orderless.estimators.preparation import Prepared
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """`forecast` in the form the data came in, frames with a column `cutoff`; and `scores`.
+
+    `scores` holds, for the model and for two naive forecasts, MAE and MSE over all observed
+    targets in units of each variable's spread; for the model also the share of values within each
+    interval asked for.
+    """
+
+    forecast: Any
+    scores: dict[str, dict[str, float]]
+
+
+def find_origins(length: int, windows: int, step: int, horizon: int) -> np.ndarray:
+    """Positions at which forecasts begin, oldest first; the last one ends with the data."""
+    origins = np.arange(length - horizon, 0, -step)[:windows][::-1]
+    if len(origins) < windows:
+        raise DataError(
+            f"A system has {length} time steps; {windows} windows of {horizon} steps, {step} "
+            f"apart, need at least {horizon + (windows - 1) * step + 1}. Use fewer windows."
+        )
+    return origins
+
+
+def cut_past(system: Prepared, origin: int, context: int) -> Prepared:
+    """What was known at an origin."""
+    span = slice(max(0, origin - context), origin)
+    return Prepared(
+        names=system.names,
+        values=system.values[:, span],
+        observed=system.observed[:, span],
+        scaler=Scaler(system.scaler.mean, system.scaler.scale),
+        restore=system.restore,
+    )
+
+
+def score(truth: Sequence[np.ndarray], forecast: Sequence[np.ndarray]) -> dict[str, float]:
+    """MAE and MSE over all entries where both are known."""
+    error = _errors(truth, forecast)
+    if error.size == 0:
+        return {"mae": float("nan"), "mse": float("nan")}
+    return {"mae": float(np.abs(error).mean()), "mse": float((error**2).mean())}
+
+
+def coverage(
+    truth: Sequence[np.ndarray],
+    forecast: Sequence[np.ndarray],
+    low: np.ndarray,
+    high: np.ndarray,
+) -> float:
+    """The share of known values between forecast + low and forecast + high, [horizon] each."""
+    inside = [
+        ((t - f >= low) & (t - f <= high))[np.isfinite(t - f)]
+        for t, f in zip(truth, forecast, strict=True)
+    ]
+    joined = np.concatenate(inside)
+    return float(joined.mean()) if joined.size else float("nan")
+
+
+def _errors(truth: Sequence[np.ndarray], forecast: Sequence[np.ndarray]) -> np.ndarray:
+    both = [(t - f).ravel() for t, f in zip(truth, forecast, strict=True)]
+    error = np.concatenate(both)
+    return error[np.isfinite(error)]

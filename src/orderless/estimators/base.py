@@ -1,0 +1,159 @@
+"""What the three estimators share: scikit-learn's habits without needing scikit-learn.
+
+The constructor stores its arguments and does nothing else; `fit` checks them, and everything it
+learns ends in an underscore.
+"""
+
+import inspect
+import math
+import secrets
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from orderless.errors import DtypeError, NotFittedError, SettingError, VariableMismatch
+from orderless.training import Epoch
+
+
+class Estimator:
+    """A model with `fit`, parameters that can be read and set, and a folder it can live in."""
+
+    strict_variables: bool
+    variables_in_: tuple[str, ...]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments of the constructor by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Change arguments of the constructor; takes effect at the next `fit`."""
+        known = self._parameter_names()
+        for name, value in parameters.items():
+            if name not in known:
+                raise SettingError(
+                    f"{type(self).__name__} has no parameter {name!r}. It has: {', '.join(known)}."
+                )
+            setattr(self, name, value)
+        return self
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def __repr__(self) -> str:
+        """The parameters that differ from their defaults."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        shown = [
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if not _same(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Asked by scikit-learn."""
+        return hasattr(self, "variables_in_")
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(
+                f"This {type(self).__name__} is not fitted yet. Call `fit` first, or `load` a "
+                "saved model."
+            )
+
+    def _check_variables(self, variables: tuple[str, ...]) -> None:
+        """With `strict_variables`, the set of variables must be that of `fit`."""
+        if not self.strict_variables:
+            return
+        new = sorted(set(variables) - set(self.variables_in_))
+        lost = sorted(set(self.variables_in_) - set(variables))
+        if new or lost:
+            raise VariableMismatch(
+                f"The variables differ from those of `fit`: {_some(new) or 'none'} new, "
+                f"{_some(lost) or 'none'} missing. Use strict_variables=False to allow that."
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Write config.json, model.safetensors and a model card; `orderless.load` reads them."""
+        from orderless.estimators.saving import save_estimator
+
+        self._check_fitted()
+        save_estimator(self, Path(folder))
+
+    # What a subclass keeps besides its parameters: facts that are JSON, tensors, and its network.
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        raise NotImplementedError
+
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        raise NotImplementedError
+
+
+def draw_seed(random_state: Any) -> int:
+    """The seed of a run: the number itself, one drawn from a generator, or a fresh one."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
+        raise SettingError(
+            f"`random_state` is {random_state!r}; give a whole number, None or a NumPy generator."
+        )
+    return int(random_state)
+
+
+def choose_device(device: str) -> torch.device:
+    """Where a model lives: the GPU for `auto` if there is one."""
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in ("cpu", "cuda"):
+        raise SettingError(f"`device` is {device!r}; choose auto, cpu or cuda.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DtypeError("`device` is 'cuda', and PyTorch sees no CUDA device. Use device='auto'.")
+    return torch.device(device)
+
+
+def check_count(name: str, value: Any, least: int) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise SettingError(f"`{name}` is {value!r}; it must be a whole number >= {least}.")
+    return int(value)
+
+
+def module_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The weights of a network under names that cannot clash with other tensors."""
+    return {f"network/{name}": tensor for name, tensor in module.state_dict().items()}
+
+
+def load_module(module: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Put the weights back; raises what torch raises if names or shapes differ."""
+    prefix = "network/"
+    own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    module.load_state_dict(own)
+    module.eval().requires_grad_(False)
+
+
+def finite_history(history: list[Epoch]) -> list[dict[str, Any]]:
+    """Epochs as JSON, which has no infinity: a number that is not finite is saved as none."""
+    return [
+        {k: v if v is None or math.isfinite(v) else None for k, v in asdict(epoch).items()}
+        for epoch in history
+    ]
+
+
+def _same(value: Any, default: Any) -> bool:
+    try:
+        return bool(value == default)
+    except ValueError:
+        return False
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

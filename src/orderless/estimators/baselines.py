@@ -1,0 +1,89 @@
+"""Forecasts that cost nothing, so that nobody is fooled: naive, seasonal naive, ridge.
+
+Each takes look-backs [window, variable, context] and where they were observed, and gives
+[window, variable, horizon]. A look-back without a single observed entry gives 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from orderless.data import Series
+from orderless.nn import LinearForecast, RidgeStatistics
+
+Baseline = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(values, observed, members) -> forecast."""
+
+MOST_ROWS = 200_000
+"""Look-backs that ridge is fitted on at most; more do not change 2 x context weights."""
+
+ENTRIES_AT_ONCE = 2**21
+
+
+def naive(values: Tensor, observed: Tensor, horizon: int) -> Tensor:
+    """The last observed value, repeated."""
+    position = torch.arange(values.shape[-1], device=values.device)
+    last = torch.where(observed, position, 0).amax(-1, keepdim=True)
+    return values.gather(-1, last).expand(*values.shape[:-1], horizon)
+
+
+def seasonal_naive(values: Tensor, observed: Tensor, horizon: int, season: int) -> Tensor:
+    """The value of one season ago, or the last observed one of that phase; naive where none is.
+
+    With a look-back shorter than the season this is the naive forecast.
+    """
+    plain = naive(values, observed, horizon)
+    seasons = values.shape[-1] // season
+    if season == 1 or seasons == 0:
+        return plain
+    folded = values[..., -seasons * season :].unflatten(-1, (seasons, season)).mT
+    seen = observed[..., -seasons * season :].unflatten(-1, (seasons, season)).mT
+    latest = naive(folded, seen, 1).squeeze(-1)
+    phase = torch.arange(horizon, device=values.device) % season
+    return torch.where(seen.any(-1)[..., phase], latest[..., phase], plain)
+
+
+@dataclass(frozen=True)
+class Ridges:
+    """Ridge on the own look-back, and on the own and the pooled one, fitted in one pass."""
+
+    own: LinearForecast
+    coupled: LinearForecast
+
+
+def fit_ridges(
+    series: Series,
+    train: Tensor,
+    validation: Tensor,
+    context: int,
+    horizon: int,
+    *,
+    center: str = "mean",
+    scale: bool = True,
+) -> Ridges:
+    """Both ridges in closed form; `train` and `validation` are window indices [window, 2]."""
+    device = series.flat.device
+    coupled = LinearForecast(context, horizon, center=center, scale=scale).to(device)
+    variables = series.members.shape[1]
+
+    def collect(index: Tensor) -> RidgeStatistics:
+        statistics = RidgeStatistics(coupled)
+        index = thin(index, MOST_ROWS // variables)
+        for part in index.split(max(1, ENTRIES_AT_ONCE // ((context + horizon) * variables))):
+            batch = series.batch(part, context, horizon)
+            statistics.update(
+                batch.values, batch.targets, batch.observed, batch.target_observed, batch.members
+            )
+        return statistics
+
+    coupled.fit(collect(train), collect(validation))
+    own = LinearForecast(context, horizon, pooled=False, center=center, scale=scale).to(device)
+    own.load_state_dict({"own": coupled.own})
+    return Ridges(own.requires_grad_(False), coupled.requires_grad_(False))
+
+
+def thin(index: Tensor, most: int) -> Tensor:
+    """Every k-th window, so that at most `most` (and at least one) are left."""
+    return index[:: max(1, -(-len(index) // max(1, most)))]

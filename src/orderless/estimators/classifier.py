@@ -1,0 +1,268 @@
+"""`Classifier`: one class for a set of series, whatever their order and number."""
+
+from collections.abc import Hashable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.data import Panel, Series, read_cases, read_labels
+from orderless.errors import DataError, SettingError
+from orderless.estimators.base import (
+    Estimator,
+    check_count,
+    choose_device,
+    draw_seed,
+    finite_history,
+    load_module,
+    module_tensors,
+)
+from orderless.estimators.classification_task import ClassificationTask
+from orderless.estimators.preparation import learn_scales, prepare, share_scale
+from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.nn import ClassificationNetwork, NetworkConfig
+from orderless.training import Epoch, train
+
+TRAINING = {"batch_size": 16, "learning_rate": 2e-3, "patience": 12}
+MODEL = "this model"
+
+
+class Classifier(Estimator):
+    """Names the class of a case: a set of variables along time, of any length.
+
+    By default variables are exchangeable: neither their order nor their names matter. Where each
+    has a meaning of its own (the x and the y axis of a sensor), identify="name" learns an embedding
+    for each name; then renaming a variable matters, and reordering still does not.
+
+    **Main parameters**
+    - identify: None, or "name".
+    - preset, network, epochs, random_state: as for `Forecaster`.
+
+    **Other parameters**
+    - validation_share: the share of the cases of each class that chooses the epoch.
+    - strict_variables, training, device, precision, verbose: as for `Forecaster`.
+
+    **Fitted**: `classes_`, `variables_in_`, `network_`, `errors_`, `history_`, `report_`, `seed_`.
+    """
+
+    def __init__(
+        self,
+        *,
+        identify: str | None = None,
+        preset: str = "default",
+        network: Mapping[str, Any] | None = None,
+        epochs: int = 60,
+        validation_share: float = 0.2,
+        strict_variables: bool = False,
+        training: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+        device: str = "auto",
+        precision: str = "no",
+        verbose: bool = True,
+    ) -> None:
+        self.identify = identify
+        self.preset = preset
+        self.network = network
+        self.epochs = epochs
+        self.validation_share = validation_share
+        self.strict_variables = strict_variables
+        self.training = training
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        checkpoint: str | Path | None = None,
+        **columns: Hashable,
+    ) -> Self:
+        """Learn from cases and their classes.
+
+        X is an array [case, variable, time] or [case, time], a list of arrays [variable, time] of
+        different length, or a frame whose `group` column names the case (`orderless.data.
+        read_cases`); y holds one label for each case, in order.
+        """
+        check_count("epochs", self.epochs, 0)
+        if self.identify not in (None, "name"):
+            raise SettingError(f"`identify` is {self.identify!r}; choose None or 'name'.")
+        if not 0 < self.validation_share < 1:
+            raise SettingError(
+                f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
+            )
+        panel = read_cases(X, **columns)
+        labels = read_labels(y, len(panel.systems))
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"All {len(labels)} cases belong to one class, {self.classes_[0]!r}; give cases of "
+                "at least two classes."
+            )
+        self.columns_ = dict(columns)
+        self.seed_ = draw_seed(self.random_state)
+        self.variables_in_ = panel.variables
+        lengths = [len(system.times) for system in panel.systems]
+        self.scales_ = learn_scales(panel, lengths)
+        if self.identify is None:
+            self.scales_ = share_scale(self.scales_)
+        task = self._build_task(panel, codes, max(lengths))
+        settings = build_training_config(
+            TRAINING,
+            self.training,
+            epochs=int(self.epochs),
+            seed=self.seed_,
+            device=self.device,
+            precision=self.precision,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
+        outcome = train(task, settings, show_progress=bool(self.verbose))
+        self.network_ = task.module.eval().requires_grad_(False)
+        self.history_ = outcome.history
+        self._write_report(panel, task, codes, describe_training(outcome, _count(self.network_)))
+        return self
+
+    def predict_proba(self, X: Any, **columns: Hashable) -> np.ndarray:
+        """The probability of each class, [case, class], in the order of `classes_`."""
+        self._check_fitted()
+        if not isinstance(X, (np.ndarray, list, tuple, Tensor)):
+            columns = {**self.columns_, **columns}
+        panel = read_cases(X, **columns)
+        self._check_variables(panel.variables)
+        codes = np.zeros(len(panel.systems), np.int64)
+        task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
+        task.to(next(self.network_.parameters()).device)
+        with torch.inference_mode():
+            scores = torch.cat(list(task.scores(self.network_, task.train)))
+        return scores.double().softmax(-1).cpu().numpy()
+
+    def predict(self, X: Any, **columns: Hashable) -> np.ndarray:
+        """The most probable class of each case."""
+        probabilities = self.predict_proba(X, **columns)
+        return self.classes_[probabilities.argmax(1)]
+
+    def score(self, X: Any, y: Any, **columns: Hashable) -> float:
+        """The share of cases whose class is predicted rightly."""
+        predicted = self.predict(X, **columns)
+        return float((predicted == read_labels(y, len(predicted))).mean())
+
+    def _build_task(self, panel: Panel, codes: np.ndarray, longest: int) -> ClassificationTask:
+        config = build_network_config(
+            self.preset, longest, self.network, center="none", scale=False, skip=False
+        )
+        names = sorted(self.variables_in_) if self.identify == "name" else ()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            network = ClassificationNetwork(config, len(self.classes_), names=names)
+        train_cases, validation = _split(codes, self.validation_share, self.seed_)
+        return self._task(network, panel, codes, train_cases, validation)
+
+    def _task(
+        self,
+        network: ClassificationNetwork,
+        panel: Panel,
+        codes: np.ndarray,
+        train_cases: np.ndarray,
+        validation: np.ndarray,
+    ) -> ClassificationTask:
+        systems = [prepare(system, self.scales_) for system in panel.systems]
+        series = Series.from_arrays(
+            [one.values for one in systems], [one.observed for one in systems]
+        )
+        identities = None
+        if network.names:
+            identities = torch.zeros(series.members.shape, dtype=torch.int64)
+            for row, one in enumerate(systems):
+                identities[row, : len(one.names)] = network.identify(one.names).cpu()
+        return ClassificationTask(
+            network,
+            series,
+            torch.as_tensor(codes),
+            identities,
+            torch.as_tensor(train_cases),
+            torch.as_tensor(validation),
+        )
+
+    def _write_report(
+        self, panel: Panel, task: ClassificationTask, codes: np.ndarray, training: str
+    ) -> None:
+        with torch.inference_mode():
+            scores = torch.cat(list(task.scores(self.network_, task.validation)))
+        actual = task.labels[task.validation]
+        wrong = float((scores.argmax(-1) != actual).double().mean())
+        commonest = np.bincount(codes[task.train.cpu().numpy()]).argmax()
+        naive = float((actual != int(commonest)).double().mean())
+        self.errors_ = {"most common class": naive, MODEL: wrong}
+        self.report_ = [
+            f"data      {describe_data(panel, 'case')}; {len(self.classes_)} classes",
+            f"split     {len(task.train)} cases to train, {len(task.validation)} to validate",
+            f"network   {self.preset}, {training}",
+            "errors    share of the validation cases named wrongly",
+            *table({name: (error,) for name, error in self.errors_.items()}, ("wrong",)),
+            verdict(self.errors_, MODEL),
+        ]
+        if self.verbose:
+            print("\n".join(self.report_))
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        kind = self.classes_.dtype.kind
+        facts = {
+            "classes": self.classes_.tolist(),
+            "classes_dtype": "object" if kind == "O" else self.classes_.dtype.str,
+            "variables_in": list(self.variables_in_),
+            "columns": self.columns_,
+            "seed": self.seed_,
+            "scales": {name: list(pair) for name, pair in self.scales_.items()},
+            "errors": self.errors_,
+            "history": finite_history(self.history_),
+            "network": asdict(self.network_.config),
+            "names": list(self.network_.names),
+            "report": self.report_,
+        }
+        return facts, module_tensors(self.network_)
+
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
+        self.variables_in_ = tuple(facts["variables_in"])
+        self.columns_, self.seed_ = facts["columns"], facts["seed"]
+        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.errors_, self.report_ = facts["errors"], facts["report"]
+        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        config = NetworkConfig(**facts["network"])
+        network = ClassificationNetwork(config, len(self.classes_), names=facts["names"])
+        load_module(network, tensors)
+        self.network_ = network.to(choose_device(self.device))
+
+    def __sklearn_tags__(self):
+        """Asked by scikit-learn: a classifier of series."""
+        from orderless.estimators.sklearn_tags import classifier_tags
+
+        return classifier_tags()
+
+
+def _split(codes: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Cases to train and to validate; classes of one case train only.
+
+    Where no class can spare a case, all cases do both.
+    """
+    random = np.random.default_rng(seed)
+    held_out = []
+    for code in np.unique(codes):
+        cases = random.permutation(np.flatnonzero(codes == code))
+        spare = min(len(cases) - 1, max(1, round(share * len(cases))))
+        held_out.append(cases[: max(0, spare)])
+    validation = np.sort(np.concatenate(held_out))
+    everything = np.arange(len(codes))
+    if len(validation) == 0:
+        return everything, everything
+    return np.setdiff1d(everything, validation), validation
+
+
+def _count(network: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in network.parameters())

@@ -1,0 +1,306 @@
+"""`Detector`: how odd every moment is, and which variables are to blame."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.data import (
+    Panel,
+    Series,
+    covering_starts,
+    read_panel,
+    scores_over_time,
+    split_in_time,
+    window_starts,
+    write_scores,
+)
+from orderless.errors import DataError, SettingError
+from orderless.estimators.base import (
+    Estimator,
+    check_count,
+    choose_device,
+    draw_seed,
+    finite_history,
+    load_module,
+    module_tensors,
+)
+from orderless.estimators.baselines import thin
+from orderless.estimators.detection_task import DetectionTask, neighbours
+from orderless.estimators.preparation import Prepared, learn_scales, prepare
+from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.nn import NetworkConfig, ReconstructionNetwork
+from orderless.training import Epoch, Outcome, train
+
+TRAINING = {"batch_size": 32, "learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
+LONGEST_CONTEXT = 96
+MODEL = "this model"
+
+
+class Detector(Estimator):
+    """Scores how odd each moment of a system is.
+
+    Stretches of the data are hidden and told from the rest, of the same variable and of the
+    others; the score of an entry is the squared error of that, in units of what is usual for the
+    variable. The threshold comes from held-out training data, never from the data that is scored.
+
+    **Main parameters**
+    - context: time steps in a window; 96 or a quarter of the training data if None.
+    - contamination: the share of ordinary moments that may ring the alarm.
+    - preset, network, epochs, random_state: as for `Forecaster`.
+
+    **Other parameters**
+    - validation_share, strict_variables, training, device, precision, verbose: as for
+      `Forecaster`.
+
+    **Fitted**: `threshold_`, `variables_in_`, `context_`, `network_`, `errors_`, `history_`,
+    `report_`, `seed_`.
+    """
+
+    def __init__(
+        self,
+        context: int | None = None,
+        *,
+        contamination: float = 0.01,
+        preset: str = "tiny",
+        network: Mapping[str, Any] | None = None,
+        epochs: int = 20,
+        validation_share: float = 0.2,
+        strict_variables: bool = False,
+        training: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+        device: str = "auto",
+        precision: str = "no",
+        verbose: bool = True,
+    ) -> None:
+        self.context = context
+        self.contamination = contamination
+        self.preset = preset
+        self.network = network
+        self.epochs = epochs
+        self.validation_share = validation_share
+        self.strict_variables = strict_variables
+        self.training = training
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.verbose = verbose
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        time: Hashable = None,
+        variable: Hashable = None,
+        value: Hashable = None,
+        group: Hashable = None,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Learn what is usual from data with no or few anomalies; columns as in `Forecaster`."""
+        self._check_settings()
+        panel = read_panel(data, time=time, variable=variable, value=value, group=group)
+        if not any(system.observed.any() for system in panel.systems):
+            raise DataError("Not a single value is observed: there is nothing to learn from.")
+        columns = {"time": time, "variable": variable, "value": value, "group": group}
+        self.columns_ = {role: label for role, label in columns.items() if label is not None}
+        self.seed_ = draw_seed(self.random_state)
+        lengths = [len(system.times) for system in panel.systems]
+        self.context_ = int(self.context or min(LONGEST_CONTEXT, max(1, max(lengths) // 4)))
+        training, validation = split_in_time(lengths, self.context_, self.validation_share)
+        self.variables_in_ = panel.variables
+        self.scales_ = learn_scales(panel, [end for _, end in training])
+        systems = [prepare(system, self.scales_) for system in panel.systems]
+        train_windows = window_starts(lengths, self.context_, 0, targets=training)
+        held_out = window_starts(
+            lengths,
+            self.context_,
+            0,
+            targets=[(begin + self.context_, end) for begin, end in validation],
+            stride=max(1, self.context_ // 2),
+        )
+        if len(train_windows) == 0:
+            train_windows = covering_starts(lengths, self.context_)
+        if len(held_out) == 0:
+            held_out = train_windows
+        task = self._build_task(systems, train_windows, thin(held_out, 512))
+        settings = build_training_config(
+            TRAINING,
+            self.training,
+            epochs=int(self.epochs),
+            seed=self.seed_,
+            device=self.device,
+            precision=self.precision,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
+        outcome = train(task, settings, show_progress=bool(self.verbose))
+        self.network_ = task.module.eval().requires_grad_(False)
+        self.history_ = outcome.history
+        self._calibrate(systems, [begin for begin, _ in validation], lengths)
+        self._write_report(panel, task, outcome)
+        return self
+
+    def score(self, data: Any, *, per_variable: bool = False, **columns: Hashable) -> Any:
+        """How odd each moment is, in the form the data came in; 1 is usual.
+
+        With `per_variable`, how odd each variable is at each moment: who is to blame. NaN where
+        nothing was observed.
+        """
+        self._check_fitted()
+        panel = self._read(data, columns)
+        systems = [prepare(system, self.scales_) for system in panel.systems]
+        each = self._score(systems)
+        if per_variable:
+            rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
+            return write_scores(panel, rows, name="score")
+        return write_scores(panel, [_over_variables(one) for one in each], name="score")
+
+    def predict(self, data: Any, **columns: Hashable) -> Any:
+        """Whether each moment is an anomaly: its score above `threshold_`."""
+        self._check_fitted()
+        panel = self._read(data, columns)
+        each = self._score([prepare(system, self.scales_) for system in panel.systems])
+        alarms = [_over_variables(one) > self.threshold_ for one in each]
+        return write_scores(panel, alarms, name="anomaly")
+
+    def _check_settings(self) -> None:
+        check_count("epochs", self.epochs, 0)
+        if self.context is not None:
+            check_count("context", self.context, 2)
+        for name in ("contamination", "validation_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise SettingError(
+                    f"`{name}` is {getattr(self, name)!r}; give a share between 0 and 1."
+                )
+
+    def _build_task(
+        self, systems: Sequence[Prepared], train_windows: Tensor, validation: Tensor
+    ) -> DetectionTask:
+        config = build_network_config(
+            self.preset, self.context_, self.network, center="none", scale=False, skip=False
+        )
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            network = ReconstructionNetwork(config)
+        return DetectionTask(network, _series(systems), self.context_, train_windows, validation)
+
+    def _calibrate(
+        self, systems: Sequence[Prepared], cuts: Sequence[int], lengths: Sequence[int]
+    ) -> None:
+        """What error is usual for each variable, and which score is not, on the held-out part."""
+        self.usual_: dict[str, float] = {"": 1.0}
+        begins = [0 if cut == length else cut for cut, length in zip(cuts, lengths, strict=True)]
+        each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
+        known: dict[str, list[np.ndarray]] = {}
+        for one, system in zip(each, systems, strict=True):
+            for row, name in zip(one, system.names, strict=True):
+                known.setdefault(name, []).append(row[np.isfinite(row)])
+        means = {name: np.concatenate(rows) for name, rows in sorted(known.items())}
+        usual = {name: float(rows.mean()) for name, rows in means.items() if len(rows)}
+        overall = float(np.mean(list(usual.values()))) if usual else 1.0
+        # A variable that can be told almost exactly would ring at every rounding error.
+        floor = max(1e-3 * overall, 1e-12)
+        self.usual_ = {name: max(value, floor) for name, value in usual.items()}
+        self.usual_[""] = max(overall, floor)
+        each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
+        scores = np.concatenate([_over_variables(one) for one in each])
+        scores = scores[np.isfinite(scores)]
+        self.threshold_ = float(np.quantile(scores, 1 - self.contamination, method="higher"))
+
+    def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
+        """Scores [variable, time] of each system, variables in canonical order."""
+        lengths = [one.values.shape[1] for one in systems]
+        windows = covering_starts(lengths, self.context_, stride=max(1, self.context_ // 2))
+        task = DetectionTask(self.network_, _series(systems), self.context_, windows, windows[:0])
+        task.to(next(self.network_.parameters()).device)
+        blocks = []
+        with torch.inference_mode():
+            for values, observed, rebuilt in task.rebuild(self.network_, task.train):
+                error = torch.where(observed, (values - rebuilt).square(), torch.nan)
+                blocks.append(error.cpu().numpy())
+        widest = scores_over_time(np.concatenate(blocks), windows.numpy(), lengths)
+        return [
+            one[: len(system.names)]
+            / np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])[:, None]
+            for one, system in zip(widest, systems, strict=True)
+        ]
+
+    def _read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        if not isinstance(data, (np.ndarray, list, tuple, Tensor)):
+            columns = {**self.columns_, **columns}
+        panel = read_panel(data, **columns)
+        self._check_variables(panel.variables)
+        return panel
+
+    @torch.inference_mode()
+    def _write_report(self, panel: Panel, task: DetectionTask, outcome: Outcome) -> None:
+        sums = dict.fromkeys(("the mean", "neighbours in time", MODEL), 0.0)
+        count = 0
+        for values, observed, rebuilt in task.rebuild(self.network_, task.validation):
+            simple = torch.zeros_like(values)
+            for hidden in task.holes(values.shape[1]):
+                hidden = hidden.to(values.device)
+                simple = torch.where(hidden, neighbours(values, observed & ~hidden), simple)
+            guesses = (torch.zeros_like(values), simple, rebuilt)
+            for name, guess in zip(sums, guesses, strict=True):
+                error = torch.where(observed, values - guess, 0.0)
+                sums[name] += float(error.square().sum())
+            count += int(observed.sum())
+        self.errors_ = {name: total / max(count, 1) for name, total in sums.items()}
+        weights = sum(parameter.numel() for parameter in self.network_.parameters())
+        self.report_ = [
+            f"data      {describe_data(panel)}",
+            f"windows   {len(task.train):,} to train, {len(task.validation):,} to validate; "
+            f"context {self.context_}",
+            f"network   {self.preset}, {describe_training(outcome, weights)}",
+            f"threshold {self.threshold_:.3g}: {100 * self.contamination:g} % of the held-out "
+            "moments lie above it",
+            "errors    squared, of telling hidden stretches of the validation windows",
+            *table({name: (error,) for name, error in self.errors_.items()}, ("MSE",)),
+            verdict(self.errors_, MODEL),
+        ]
+        if self.verbose:
+            print("\n".join(self.report_))
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        facts = {
+            "variables_in": list(self.variables_in_),
+            "columns": self.columns_,
+            "context": self.context_,
+            "seed": self.seed_,
+            "threshold": self.threshold_,
+            "usual": self.usual_,
+            "scales": {name: list(pair) for name, pair in self.scales_.items()},
+            "errors": self.errors_,
+            "history": finite_history(self.history_),
+            "network": asdict(self.network_.config),
+            "report": self.report_,
+        }
+        return facts, module_tensors(self.network_)
+
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.variables_in_ = tuple(facts["variables_in"])
+        self.columns_, self.context_ = facts["columns"], facts["context"]
+        self.seed_, self.threshold_, self.usual_ = facts["seed"], facts["threshold"], facts["usual"]
+        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.errors_, self.report_ = facts["errors"], facts["report"]
+        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        network = ReconstructionNetwork(NetworkConfig(**facts["network"]))
+        load_module(network, tensors)
+        self.network_ = network.to(choose_device(self.device))
+
+
+def _series(systems: Sequence[Prepared]) -> Series:
+    return Series.from_arrays([one.values for one in systems], [one.observed for one in systems])
+
+
+def _over_variables(scores: np.ndarray) -> np.ndarray:
+    """The mean over the variables observed at each time; NaN where none is."""
+    known = np.isfinite(scores)
+    total = np.where(known, scores, 0.0).sum(0)
+    count = known.sum(0)
+    return np.divide(total, count, out=np.full(scores.shape[1], np.nan), where=count > 0)

@@ -1,0 +1,425 @@
+"""`Forecaster`: fit on some variables, forecast any."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.data import Batch, Panel, Series, read_panel, write_forecast
+from orderless.errors import SettingError
+from orderless.estimators.backtest import Backtest, coverage, cut_past, find_origins, score
+from orderless.estimators.base import (
+    Estimator,
+    check_count,
+    choose_device,
+    draw_seed,
+    finite_history,
+    load_module,
+    module_tensors,
+)
+from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
+from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
+from orderless.estimators.forecasting_task import Errors, ForecastingTask
+from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
+from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
+from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.season import find_season
+from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
+from orderless.training import LOSSES, Epoch, Outcome, train
+
+TRAINING = {"learning_rate": 1e-3, "patience": 3, "steps_per_epoch": 150}
+ROWS_PER_STEP = 1024
+"""Look-backs of one variable in a training step; with more variables there are fewer windows."""
+BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
+SYSTEMS_AT_ONCE = 64
+MODEL = "this model"
+
+
+class Forecaster(Estimator):
+    """Forecasts every variable of a system from its own history and that of the others.
+
+    The forecast starts from a linear one, in closed form, on the own and the pooled history; a
+    network of 2D state space layers learns what to add, on random subsets of the variables, and a
+    blend of the two is chosen on validation data cut from the end of the training data. Variables
+    may be added, dropped, reordered or missing after `fit`; their order changes nothing, to the
+    bit.
+
+    **Main parameters**
+    - horizon: how many steps to forecast.
+    - context: how many steps to look back; 336 or a third of the training data if None.
+    - preset: `default`, `tiny` or `paper`, the network; `network` changes single settings of it
+      (`orderless.nn.NetworkConfig`), such as {"coupling": "none"}.
+    - epochs: passes over the training windows at most; 0 is the linear forecast alone.
+    - random_state: a number makes the result repeatable.
+
+    **Other parameters**
+    - loss: l1, mse, huber or smape.
+    - season: steps in a season, for the seasonal naive forecast it is compared with.
+    - validation_share: the last part of each system, for selection (its first half) and for
+      intervals and the report (its second half).
+    - strict_variables: whether other variables than those of `fit` are an error.
+    - training: further settings of `orderless.training.TrainingConfig`.
+    - device: auto, cpu or cuda. precision: no, bf16 or fp16, for training.
+    - verbose: whether `fit` says what it inferred and how it did.
+
+    **Fitted**: `variables_in_`, `context_`, `season_`, `network_`, `blend_`, `errors_` (held-out
+    MAE and MSE of the model and of the baselines), `history_`, `report_`, `seed_`.
+    """
+
+    def __init__(
+        self,
+        horizon: int = 24,
+        context: int | None = None,
+        *,
+        preset: str = "default",
+        network: Mapping[str, Any] | None = None,
+        epochs: int = 8,
+        loss: str = "l1",
+        season: int | None = None,
+        validation_share: float = 0.2,
+        strict_variables: bool = False,
+        training: Mapping[str, Any] | None = None,
+        random_state: Any = 0,
+        device: str = "auto",
+        precision: str = "no",
+        verbose: bool = True,
+    ) -> None:
+        self.horizon = horizon
+        self.context = context
+        self.preset = preset
+        self.network = network
+        self.epochs = epochs
+        self.loss = loss
+        self.season = season
+        self.validation_share = validation_share
+        self.strict_variables = strict_variables
+        self.training = training
+        self.random_state = random_state
+        self.device = device
+        self.precision = precision
+        self.verbose = verbose
+
+    def fit(
+        self,
+        data: Any,
+        *,
+        time: Hashable = None,
+        variable: Hashable = None,
+        value: Hashable = None,
+        group: Hashable = None,
+        checkpoint: str | Path | None = None,
+    ) -> Self:
+        """Learn from a frame, an array [time, variable] or a list of arrays.
+
+        The columns are as in `orderless.data.read_panel`; most are found. With `checkpoint`, a
+        folder, a run that was stopped is continued by the same call.
+        """
+        self._check_settings()
+        panel = read_panel(data, time=time, variable=variable, value=value, group=group)
+        columns = {"time": time, "variable": variable, "value": value, "group": group}
+        self.columns_ = {role: label for role, label in columns.items() if label is not None}
+        self.seed_ = draw_seed(self.random_state)
+        windows = cut_forecasting_windows(
+            panel, int(self.horizon), self.context, self.validation_share
+        )
+        self.context_ = windows.context
+        self.variables_in_ = panel.variables
+        self.scales_ = learn_scales(panel, windows.ends)
+        systems = [prepare(system, self.scales_) for system in panel.systems]
+        self.season_ = self._find_season(systems, windows.ends)
+        series = Series.from_arrays(
+            [one.values for one in systems],
+            [one.observed for one in systems],
+            device=choose_device(self.device),
+        )
+        config = build_network_config(self.preset, self.context_, self.network)
+        ridges = fit_ridges(
+            series,
+            windows.train,
+            windows.selection,
+            self.context_,
+            self.horizon,
+            center=config.center,
+            scale=config.scale,
+        )
+        task = self._build_task(config, series, windows, ridges)
+        settings = build_training_config(
+            TRAINING,
+            self.training,
+            batch_size=min(64, max(4, ROWS_PER_STEP // len(panel.variables))),
+            epochs=int(self.epochs),
+            seed=self.seed_,
+            device=self.device,
+            precision=self.precision,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
+        outcome = train(task, settings, show_progress=bool(self.verbose))
+        self.network_ = task.module.eval().requires_grad_(False)
+        self.history_ = outcome.history
+        self.blend_ = self._choose_blend(task, outcome)
+        self.network_.set_blend(self.blend_)
+        self.error_table_ = self._calibrate(task, windows)
+        self._write_report(panel, task, windows, ridges, outcome)
+        return self
+
+    def predict(
+        self,
+        data: Any,
+        *,
+        level: Sequence[float] | float | None = None,
+        quantiles: Sequence[float] | float | None = None,
+        **columns: Hashable,
+    ) -> Any:
+        """The next `horizon` steps of every variable, in the form the data came in.
+
+        level=[80, 95] adds the ends of central intervals (`-lo-80`, `-hi-80`), quantiles=[.1, .9]
+        the quantiles themselves (`-q0.1`), both from errors on held-out windows. A variable with
+        nothing observed within the context has no forecast: its values are NaN.
+        """
+        self._check_fitted()
+        endings = column_endings(level, quantiles)
+        panel = self._read(data, columns)
+        systems = [prepare(system, self.scales_, self.context_) for system in panel.systems]
+        forecasts = self._forecast(systems)
+        return write_forecast(panel, self._in_units(systems, forecasts, endings))
+
+    def backtest(
+        self,
+        data: Any,
+        windows: int = 5,
+        *,
+        step: int | None = None,
+        level: Sequence[float] | float | None = None,
+        **columns: Hashable,
+    ) -> Backtest:
+        """Forecast the last part of the data from several origins, without fitting again.
+
+        The origins lie `step` steps apart (the horizon, if None), the last one `horizon` steps
+        before the end. Give data that `fit` has not seen: what it has seen flatters it.
+        """
+        self._check_fitted()
+        windows = check_count("windows", windows, 1)
+        step = check_count("step", self.horizon if step is None else step, 1)
+        endings = column_endings(level, None)
+        panel = self._read(data, columns)
+        systems = [prepare(system, self.scales_) for system in panel.systems]
+        origins, truth, parts = [], [], {}
+        rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
+        for one in systems:
+            starts = find_origins(one.values.shape[1], windows, step, self.horizon)
+            pasts = [cut_past(one, at, self.context_) for at in starts]
+            values, observed, _ = stack(pasts, self.context_)
+            forecast = self._forecast(pasts)
+            rivals[MODEL].append(np.stack(forecast))
+            rivals["naive"].append(naive(values, observed, self.horizon).numpy())
+            rivals["seasonal naive"].append(
+                seasonal_naive(values, observed, self.horizon, self.season_).numpy()
+            )
+            for ending, block in self._in_units(pasts, forecast, endings).items():
+                parts.setdefault(ending, []).append(np.stack(block))
+            origins.append(starts)
+            truth.append(np.stack([one.values[:, at : at + self.horizon] for at in starts]))
+        scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
+        for percent in np.atleast_1d([] if level is None else level):
+            ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
+            scores[MODEL][f"coverage-{percent:g}"] = coverage(truth, rivals[MODEL], *ends)
+        return Backtest(write_forecast(panel, parts, origins=origins), scores)
+
+    def _check_settings(self) -> None:
+        check_count("horizon", self.horizon, 1)
+        check_count("epochs", self.epochs, 0)
+        if self.context is not None:
+            check_count("context", self.context, 1)
+        if self.season is not None:
+            check_count("season", self.season, 1)
+        if self.loss not in LOSSES:
+            raise SettingError(f"`loss` is {self.loss!r}; choose one of {', '.join(LOSSES)}.")
+        if not 0 < self.validation_share < 1:
+            raise SettingError(
+                f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
+            )
+
+    def _find_season(self, systems: Sequence[Prepared], ends: Sequence[int]) -> int:
+        if self.season is not None:
+            return int(self.season)
+        return find_season(
+            [one.values[:, :end] for one, end in zip(systems, ends, strict=True)],
+            [one.observed[:, :end] for one, end in zip(systems, ends, strict=True)],
+        )
+
+    def _build_task(
+        self, config: NetworkConfig, series: Series, windows: ForecastingWindows, ridges: Ridges
+    ) -> ForecastingTask:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            module = ForecastingNetwork(config, self.context_, self.horizon)
+        module = module.to(series.flat.device)
+        if config.skip:
+            module.start_from(ridges.coupled if config.coupled else ridges.own)
+        task = ForecastingTask(
+            module, series, windows.train, windows.selection, self.loss, Errors(1.0, 1.0)
+        )
+        start = task.errors(windows.selection, _linear(ridges.own))
+        task.reference = Errors(max(start.mae, 1e-9), max(start.mse, 1e-9))
+        return task
+
+    @torch.no_grad()
+    def _choose_blend(self, task: ForecastingTask, outcome: Outcome) -> float:
+        """How much of what the network adds to keep: what does best on the selection windows."""
+        if not self.network_.config.skip:
+            return 1.0
+        if outcome.best_epoch == 0:
+            return 0.0
+        # Sums over the same entries for every blend: no need to divide by their number.
+        sums = torch.zeros(len(BLENDS), 2, dtype=torch.float64)
+        for batch, masks in task.batches(task.selection):
+            forecast = self.network_(batch.values, *masks)
+            added = forecast.point - forecast.linear
+            for row, blend in enumerate(BLENDS):
+                error = forecast.linear + blend * added - batch.targets
+                error = torch.where(batch.target_observed, error, 0.0)
+                sums[row, 0] += error.abs().sum().double().cpu()
+                sums[row, 1] += error.square().sum().double().cpu()
+        scores = [task.compare(Errors(mae, mse)) for mae, mse in sums.tolist()]
+        return BLENDS[int(np.argmin(scores))]
+
+    def _calibrate(self, task: ForecastingTask, windows: ForecastingWindows) -> ErrorTable:
+        errors, observed = [], []
+        for batch, masks in task.batches(windows.calibration):
+            forecast = self._run(batch.values, *masks)
+            errors.append((batch.targets - forecast).cpu().numpy())
+            known = batch.target_observed & batch.observed.any(-1, keepdim=True)
+            observed.append(known.cpu().numpy())
+        return fit_error_table(np.concatenate(errors), np.concatenate(observed))
+
+    def _write_report(
+        self,
+        panel: Panel,
+        task: ForecastingTask,
+        windows: ForecastingWindows,
+        ridges: Ridges,
+        outcome: Outcome,
+    ) -> None:
+        rivals = {
+            "naive": lambda b, m: naive(b.values, b.observed, self.horizon),
+            "seasonal naive": lambda b, m: seasonal_naive(
+                b.values, b.observed, self.horizon, self.season_
+            ),
+            "ridge": _linear(ridges.own),
+            "coupled ridge": _linear(ridges.coupled),
+            MODEL: lambda b, m: self._run(b.values, *m),
+        }
+        if len(panel.variables) == 1:
+            del rivals["coupled ridge"]
+        errors = {name: task.errors(windows.calibration, run) for name, run in rivals.items()}
+        self.errors_ = {name: asdict(error) for name, error in errors.items()}
+        weights = sum(p.numel() for p in self.network_.parameters())
+        seen = "held-out" if windows.held_out else "TRAINING (too little data to hold any out)"
+        self.report_ = [
+            f"data      {describe_data(panel)}",
+            f"windows   {len(windows.train):,} to train, {len(windows.selection):,} to select, "
+            f"{len(windows.calibration):,} to calibrate; context {self.context_}, horizon "
+            f"{self.horizon}, season {self.season_}",
+            f"network   {self.preset}, {describe_training(outcome, weights)}; "
+            f"blend {self.blend_:g}",
+            f"errors    on {len(windows.calibration):,} {seen} windows, in units of each "
+            "variable's spread",
+            *table({name: (e.mae, e.mse) for name, e in errors.items()}, ("MAE", "MSE")),
+            verdict({name: e.mae for name, e in errors.items()}, MODEL),
+        ]
+        if self.verbose:
+            print("\n".join(self.report_))
+
+    def _read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        if not isinstance(data, (np.ndarray, list, tuple, Tensor)):
+            columns = {**self.columns_, **columns}
+        panel = read_panel(data, **columns)
+        self._check_variables(panel.variables)
+        return panel
+
+    def _forecast(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
+        """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
+        device = next(self.network_.parameters()).device
+        results = []
+        for begin in range(0, len(systems), SYSTEMS_AT_ONCE):
+            some = systems[begin : begin + SYSTEMS_AT_ONCE]
+            values, observed, complete = stack(some, self.context_)
+            masks: tuple[Tensor | None, Tensor | None] = (None, None)
+            members = observed.any(-1)
+            if not complete:
+                masks = observed.to(device), members.to(device)
+            forecast = self._run(values.to(device), *masks).cpu()
+            if not complete:
+                forecast = torch.where(members.unsqueeze(-1), forecast, torch.nan)
+            rows = forecast.numpy()
+            results += [rows[i, : len(one.names)] for i, one in enumerate(some)]
+        return results
+
+    @torch.inference_mode()
+    def _run(
+        self, values: Tensor, observed: Tensor | None = None, members: Tensor | None = None
+    ) -> Tensor:
+        """The point forecast; without the network where the blend keeps nothing of it."""
+        network = self.network_
+        if self.blend_ == 0.0 and network.linear is not None:
+            return network.linear(values, observed, members)
+        return network(values, observed, members).point
+
+    def _in_units(
+        self,
+        systems: Sequence[Prepared],
+        forecasts: Sequence[np.ndarray],
+        endings: Mapping[str, float],
+    ) -> dict[str, list[np.ndarray]]:
+        """Point forecast and quantiles in the units and the variable order of the caller."""
+        shifts: dict[str, Any] = {"": 0.0}
+        shifts |= {ending: self.error_table_.at(q) for ending, q in endings.items()}
+        return {
+            ending: [
+                one.scaler.undo(forecast.astype(np.float64) + shift)[one.restore]
+                for one, forecast in zip(systems, forecasts, strict=True)
+            ]
+            for ending, shift in shifts.items()
+        }
+
+    def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        facts = {
+            "variables_in": list(self.variables_in_),
+            "columns": self.columns_,
+            "context": self.context_,
+            "season": self.season_,
+            "seed": self.seed_,
+            "blend": self.blend_,
+            "scales": {name: list(pair) for name, pair in self.scales_.items()},
+            "errors": self.errors_,
+            "history": finite_history(self.history_),
+            "network": asdict(self.network_.config),
+            "report": self.report_,
+        }
+        tensors = module_tensors(self.network_)
+        tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
+        return facts, tensors
+
+    def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.variables_in_ = tuple(facts["variables_in"])
+        self.columns_ = facts["columns"]
+        self.context_, self.season_ = facts["context"], facts["season"]
+        self.seed_, self.blend_ = facts["seed"], facts["blend"]
+        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.errors_, self.report_ = facts["errors"], facts["report"]
+        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        self.error_table_ = ErrorTable(tensors["error_table"].numpy())
+        config = NetworkConfig(**facts["network"])
+        network = ForecastingNetwork(config, self.context_, self.horizon)
+        load_module(network, tensors)
+        self.network_ = network.to(choose_device(self.device))
+
+
+def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:
+    """A ridge as a forecast of batches; it needs masks only where the network does."""
+    return lambda batch, masks: ridge(batch.values, *masks)

@@ -1,0 +1,127 @@
+"""Forecasting as the training loop sees it: windows by index, a loss, a validation score."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+
+from orderless.data import Batch, Series, draw_variables
+from orderless.nn import ForecastingNetwork
+from orderless.training import LOSSES
+
+ROWS_AT_ONCE = 4096
+"""Look-backs of one variable in a forward pass without gradients."""
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Mean absolute and mean squared error, in units of each variable's spread."""
+
+    mae: float
+    mse: float
+
+
+class ForecastingTask:
+    """Trains a `ForecastingNetwork` on random subsets of variables, from one up."""
+
+    slow_parameters = ()
+
+    def __init__(
+        self,
+        module: ForecastingNetwork,
+        series: Series,
+        train: Tensor,
+        selection: Tensor,
+        loss: str,
+        reference: Errors,
+    ) -> None:
+        self.module, self.series, self.reference = module, series, reference
+        self.train, self.selection = train, selection
+        self.train_size = len(train)
+        self._loss = LOSSES[loss]
+        self._complete = bool(series.flat_observed.all() and series.members.all())
+        self._complete_in_training = self._complete and _all_exist(train)
+        self.fingerprint = _fingerprint(series, train, selection, module, loss)
+
+    def to(self, device: torch.device) -> None:
+        """Move the series and the indices."""
+        self.series = self.series.to(device)
+        self.train, self.selection = self.train.to(device), self.selection.to(device)
+
+    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
+        """The loss of these windows, on all variables or a subset drawn for this step."""
+        windows = self.train[index]
+        variables = None
+        if self.module.config.coupled:
+            members = self.series.members[windows[:, 0]]
+            variables = draw_variables(members, torch.default_generator)
+        batch = self._gather(windows, variables)
+        masks = (None, None) if self._complete_in_training else _masks(batch)
+        forecast = module(batch.values, *masks)
+        return self._loss(forecast.point, batch.targets, batch.target_observed)
+
+    def score(self, module: nn.Module) -> float:
+        """How the forecast does on the selection windows."""
+        errors = self.errors(
+            self.selection, lambda batch, masks: module(batch.values, *masks).point
+        )
+        return self.compare(errors)
+
+    def compare(self, errors: Errors) -> float:
+        """The mean of MAE and MSE, each in units of the reference.
+
+        Neither alone: weights that win on one of them by losing on the other are not better.
+        """
+        reference = self.reference
+        return (errors.mae / reference.mae + errors.mse / reference.mse) / 2
+
+    @torch.no_grad()
+    def errors(
+        self, windows: Tensor, forecast: Callable[[Batch, tuple[Tensor | None, ...]], Tensor]
+    ) -> Errors:
+        """Errors of any forecast on these windows, over every observed target."""
+        absolute = squared = count = torch.zeros((), dtype=torch.float64)
+        for batch, masks in self.batches(windows):
+            error = torch.where(batch.target_observed, forecast(batch, masks) - batch.targets, 0.0)
+            absolute = absolute + error.abs().sum().double().cpu()
+            squared = squared + error.square().sum().double().cpu()
+            count = count + batch.target_observed.sum().cpu()
+        count = count.clamp(min=1)
+        return Errors(float(absolute / count), float(squared / count))
+
+    def batches(self, windows: Tensor) -> Iterator[tuple[Batch, tuple[Tensor | None, ...]]]:
+        """The windows in order, in blocks of a size that fits, with the masks a network needs.
+
+        There are none where nothing is missing: the network is faster without them.
+        """
+        complete = self._complete and _all_exist(windows)
+        variables = self.series.members.shape[1]
+        for part in windows.split(max(1, ROWS_AT_ONCE // variables)):
+            batch = self._gather(part)
+            yield batch, (None, None) if complete else _masks(batch)
+
+    def _gather(self, windows: Tensor, variables: Tensor | None = None) -> Batch:
+        return self.series.batch(windows, self.module.context, self.module.horizon, variables)
+
+
+def _all_exist(windows: Tensor) -> bool:
+    """Whether no look-back begins before its system does."""
+    return bool((windows[:, 1] >= 0).all())
+
+
+def _masks(batch: Batch) -> tuple[Tensor, Tensor]:
+    return batch.observed, batch.members & batch.observed.any(-1)
+
+
+def _fingerprint(
+    series: Series, train: Tensor, selection: Tensor, module: ForecastingNetwork, loss: str
+) -> str:
+    """A digest of the data, the windows, the network and the loss."""
+    digest = hashlib.sha256(json.dumps([asdict(module.config), loss]).encode())
+    for tensor in (series.flat, series.flat_observed, series.first, train, selection):
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    digest.update(repr((module.context, module.horizon)).encode())
+    return digest.hexdigest()

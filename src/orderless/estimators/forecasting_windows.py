@@ -1,0 +1,70 @@
+"""Which windows train, which select, which calibrate."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from orderless.data import Panel, split_in_time, window_starts
+from orderless.errors import DataError
+from orderless.estimators.baselines import thin
+
+LONGEST_CONTEXT = 336
+MOST_HELD_OUT = 1024
+"""Windows scored at each validation; more would cost time and change no decision."""
+
+
+@dataclass(frozen=True)
+class ForecastingWindows:
+    """Window indices [window, 2], and where the training part of each system ends.
+
+    In time, training comes first, then selection, then calibration; no target is in two of them.
+    Data too short for that selects and calibrates on the same windows, and data shorter still on
+    the training windows: then `held_out` is False.
+    """
+
+    context: int
+    train: Tensor
+    selection: Tensor
+    calibration: Tensor
+    ends: list[int]
+    held_out: bool
+
+
+def cut_forecasting_windows(
+    panel: Panel, horizon: int, context: int | None, share: float
+) -> ForecastingWindows:
+    """All windows to train on, and windows of the last `share` of each system to validate."""
+    lengths = [len(system.times) for system in panel.systems]
+    longest = max(lengths)
+    if longest < horizon + 1:
+        raise DataError(
+            f"The longest system has {longest} time steps; to learn a forecast of {horizon} steps "
+            f"it takes at least {horizon + 1}. Use a shorter horizon."
+        )
+    if not any(system.observed.any() for system in panel.systems):
+        raise DataError("Not a single value is observed: there is nothing to learn from.")
+    if context is None:
+        context = min(LONGEST_CONTEXT, max(1, round((1 - share) * longest) // 3))
+    training, validation = split_in_time(lengths, horizon, share)
+    room = max(end - horizon for _, end in training)
+    shortest = max(1, min(context, room))
+
+    def cut(spans: list[tuple[int, int]]) -> Tensor:
+        return window_starts(lengths, context, horizon, targets=spans, shortest_context=shortest)
+
+    train = cut(training)
+    selection = cut([(begin, (begin + end) // 2) for begin, end in validation])
+    calibration = cut([((begin + end) // 2, end) for begin, end in validation])
+    if min(len(selection), len(calibration)) == 0:
+        selection = calibration = cut(validation)
+    held_out = len(selection) > 0
+    if not held_out:
+        selection = calibration = train
+    return ForecastingWindows(
+        context=context,
+        train=train,
+        selection=thin(selection, MOST_HELD_OUT),
+        calibration=thin(calibration, MOST_HELD_OUT),
+        ends=[end for _, end in training],
+        held_out=held_out,
+    )

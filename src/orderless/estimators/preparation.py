@@ -1,0 +1,114 @@
+"""From a panel to what a network sees: variables in canonical order, in units of their spread.
+
+Sorting by name inside and restoring outside makes results the same bit for bit for every order of
+the columns. Scales come from the rows of `fit` for variables it saw, and from the history at hand
+for others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.data import Panel, Scaler, System, canonical_order, fit_scaler
+
+Scales = Mapping[str, tuple[float, float]]
+"""Mean and spread of each variable that `fit` saw."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One system, sorted by name and scaled; `restore` puts rows back in the caller's order."""
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    observed: np.ndarray
+    scaler: Scaler
+    restore: np.ndarray
+
+
+def prepare(system: System, scales: Scales, last: int | None = None) -> Prepared:
+    """The last `last` time steps of a system (all of them if None), ready for a network."""
+    order, restore = canonical_order(system.variables)
+    names = tuple(system.variables[i] for i in order)
+    values, observed = system.values[order], system.observed[order]
+    scaler = _scaler(names, values, observed, scales)
+    if last is not None:
+        values, observed = values[:, -last:], observed[:, -last:]
+    return Prepared(names, scaler.apply(values), observed, scaler, restore)
+
+
+def stack(systems: Sequence[Prepared], context: int) -> tuple[Tensor, Tensor, bool]:
+    """Values and observed [system, variable, context] as float32, and whether nothing is missing.
+
+    Each system ends at the last position; what it lacks in front, and variables it does not have,
+    are unobserved.
+    """
+    widest = max(len(one.names) for one in systems)
+    values = np.zeros((len(systems), widest, context), np.float32)
+    observed = np.zeros(values.shape, bool)
+    for row, one in enumerate(systems):
+        variables, steps = one.values.shape
+        seen = one.observed
+        observed[row, :variables, context - steps :] = seen
+        values[row, :variables, context - steps :] = np.where(seen, one.values, 0.0)
+    return torch.from_numpy(values), torch.from_numpy(observed), bool(observed.all())
+
+
+def learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Mean and spread of every variable over the first `ends` time steps of each system.
+
+    The spread is that within a system: independent systems may live on different levels.
+    """
+    sums: dict[str, tuple[float, float, float]] = {}
+    for system, end in zip(panel.systems, ends, strict=True):
+        values, observed = system.values[:, :end], system.observed[:, :end]
+        scaler = fit_scaler(values, observed)
+        counts = observed.sum(-1)
+        for row, name in enumerate(system.variables):
+            count = float(counts[row])
+            mean, scale = float(scaler.mean[row, 0]), float(scaler.scale[row, 0])
+            if count:
+                before = sums.get(name, (0.0, 0.0, 0.0))
+                total = before[0] + count
+                # Running weighted means: neither the values nor their squares can overflow.
+                share = count / total
+                sums[name] = (
+                    total,
+                    before[1] + share * (mean - before[1]),
+                    float(np.hypot(np.sqrt(1 - share) * before[2], np.sqrt(share) * scale)),
+                )
+    return {name: (mean, scale) for name, (_, mean, scale) in sorted(sums.items())}
+
+
+def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
+    """One mean and one spread for every variable, known or not: the entry of the empty name.
+
+    For exchangeable variables: a scale of its own would tell a variable from the others.
+    """
+    pairs = np.array(list(scales.values())) if scales else np.array([[0.0, 1.0]])
+    mean = float(pairs[:, 0].mean())
+    spread = np.hypot(pairs[:, 1], pairs[:, 0] - mean)
+    return {"": (mean, float(np.sqrt((spread**2).mean())) or 1.0)}
+
+
+def _scaler(
+    names: Sequence[str], values: np.ndarray, observed: np.ndarray, scales: Scales
+) -> Scaler:
+    if scales.keys() == {""}:
+        mean, scale = scales[""]
+        return Scaler(np.full((len(names), 1), mean), np.full((len(names), 1), scale))
+    known = np.array([name in scales for name in names])
+    if not known.all():
+        fresh = fit_scaler(values, observed)
+        if not known.any():
+            return fresh
+        pairs = np.array([scales.get(name, (0.0, 1.0)) for name in names])[:, :, None]
+        keep = known[:, None]
+        return Scaler(
+            np.where(keep, pairs[:, 0], fresh.mean), np.where(keep, pairs[:, 1], fresh.scale)
+        )
+    pairs = np.array([scales[name] for name in names])[:, :, None]
+    return Scaler(pairs[:, 0], pairs[:, 1])

@@ -1,0 +1,58 @@
+"""What `fit` tells a person: what it inferred, how it went, and who won."""
+
+from collections.abc import Mapping, Sequence
+
+from orderless.data import Panel
+from orderless.training import Outcome
+
+
+def describe_data(panel: Panel, kind: str = "system") -> str:
+    """One line: variables, steps, frequency, missing share."""
+    lengths = [len(system.times) for system in panel.systems]
+    longest, shortest = max(lengths), min(lengths)
+    steps = f"{longest}" if longest == shortest else f"{shortest} to {longest}"
+    frequency = panel.frequency
+    every = "" if frequency is None or frequency.unit == "step" else f" of {frequency}"
+    count = _plural(len(panel.systems), kind)
+    return (
+        f"{_plural(len(panel.variables), 'variable')}, {count}, {steps} steps{every}, "
+        f"{100 * panel.missing_share:.1f} % missing"
+    )
+
+
+def describe_training(outcome: Outcome, weights: int) -> str:
+    """One line: size, epochs, the best of them, time and place."""
+    epochs = len(outcome.history) - 1
+    return (
+        f"{weights:,} weights, {_plural(epochs, 'epoch')} on {outcome.device} in "
+        f"{outcome.seconds:.0f} s ({outcome.stopped}); best: "
+        + (f"epoch {outcome.best_epoch}" if outcome.best_epoch else "the start")
+    )
+
+
+def table(rows: Mapping[str, Sequence[float]], headings: Sequence[str]) -> list[str]:
+    """Names and numbers in columns."""
+    width = max(map(len, rows))
+    lines = [" " * width + "".join(f"{heading:>10}" for heading in headings)]
+    lines += [
+        f"{name:<{width}}" + "".join(f"{number:>10.4f}" for number in numbers)
+        for name, numbers in rows.items()
+    ]
+    return [line.rstrip() for line in lines]
+
+
+def verdict(errors: Mapping[str, float], model: str) -> str:
+    """Who has the least error; said plainly when it is not the model."""
+    rivals = {name: error for name, error in errors.items() if name != model}
+    best = min(rivals, key=lambda name: rivals[name])
+    if errors[model] < rivals[best]:
+        gain = 100 * (1 - errors[model] / rivals[best])
+        return f"The model is {gain:.1f} % better than the best baseline ({best})."
+    if errors[model] == rivals[best]:
+        return f"The model is no better than a baseline ({best}), which it equals."
+    loss = 100 * (errors[model] / rivals[best] - 1) if rivals[best] else float("inf")
+    return f"A baseline wins: {best} is better than the model by {loss:.1f} % here."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

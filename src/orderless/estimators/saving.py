@@ -1,0 +1,143 @@
+"""A fitted estimator as a folder: config.json, model.safetensors, README.md.
+
+`config.json` names the format, its version and a checksum of each part, itself included. Reading
+parses JSON and safetensors and builds one of three known classes: whatever lies in the folder,
+nothing in it is executed. The checksums find damage and edits; they are not a signature.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+
+import orderless
+from orderless.errors import ModelFileError, SettingError
+from orderless.estimators.base import Estimator
+from orderless.training.checkpoints import write_atomically
+
+FORMAT = "orderless-model"
+VERSION = 1
+CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+
+
+def save_estimator(estimator: Estimator, folder: Path) -> None:
+    """Write the three files; config.json last, since it vouches for the others."""
+    facts, tensors = estimator._fitted_state()
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    weights = save_tensors(whole)
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        "orderless": orderless.__version__,
+        "torch": torch.__version__,
+        "estimator": type(estimator).__name__,
+        "parameters": _plain(estimator.get_params()),
+        "fitted": facts,
+        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
+    }
+    config["sha256"] = _digest(config)
+    if folder.exists() and not folder.is_dir():
+        raise ModelFileError(f"{folder} is a file; a model is saved as a folder. Name another.")
+    write_atomically(folder / WEIGHTS, weights)
+    write_atomically(folder / CARD, _card(config).encode())
+    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(folder / CONFIG, text.encode())
+
+
+def load(folder: str | Path) -> Any:
+    """The estimator saved in a folder, ready to predict: the same predictions bit for bit.
+
+    Raises ModelFileError if the folder holds no model, or one that was cut short, changed, or
+    written by a newer version.
+    """
+    folder = Path(folder)
+    config = _read_config(folder)
+    weights = _read_bytes(folder, WEIGHTS)
+    if hashlib.sha256(weights).hexdigest() != config["weights"]["sha256"]:
+        raise ModelFileError(
+            f"{folder / WEIGHTS} is not the file that was saved ({len(weights)} bytes, "
+            f"{config['weights']['bytes']} expected; the checksum differs). Copy the folder again."
+        )
+    from orderless.estimators import Classifier, Detector, Forecaster
+
+    known = {kind.__name__: kind for kind in (Forecaster, Classifier, Detector)}
+    try:
+        estimator = known[config["estimator"]](**config["parameters"])
+        estimator._restore(config["fitted"], load_tensors(weights))
+    except Exception as error:
+        raise ModelFileError(
+            f"{folder} passes its checksums but cannot be understood by orderless "
+            f"{orderless.__version__} (it was saved by {config['orderless']}): {error}"
+        ) from error
+    return estimator
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise ModelFileError(f"There is no folder {folder}. Give the folder that `save` wrote.")
+    path = folder / CONFIG
+    try:
+        config = json.loads(_read_bytes(folder, CONFIG))
+    except ValueError as error:
+        raise ModelFileError(f"{path} is not JSON ({error}): damaged, or no model.") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not the config of an orderless model.")
+    version = config.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise ModelFileError(
+            f"{folder} has format version {version}, and this is orderless "
+            f"{orderless.__version__}, which reads up to {VERSION}. Upgrade orderless."
+        )
+    claimed = config.pop("sha256", None)
+    if claimed != _digest(config):
+        raise ModelFileError(
+            f"{path} was changed after it was saved: its checksum differs. To change a parameter, "
+            "load the model, use set_params, fit and save again."
+        )
+    return config
+
+
+def _read_bytes(folder: Path, name: str) -> bytes:
+    try:
+        return (folder / name).read_bytes()
+    except OSError as error:
+        raise ModelFileError(
+            f"{folder} holds no readable {name} ({error.strerror}): it is not a saved model, or "
+            "it was not copied whole."
+        ) from error
+
+
+def _digest(config: dict[str, Any]) -> str:
+    text = json.dumps(config, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Parameters as JSON gives them back, or an error that names the one that cannot be saved."""
+    plain = {}
+    for name, value in parameters.items():
+        if name == "random_state" and not isinstance(value, int | None):
+            value = None
+        try:
+            plain[name] = json.loads(json.dumps(value, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise SettingError(f"Parameter `{name}` = {value!r} cannot be saved.") from error
+    return plain
+
+
+def _card(config: dict[str, Any]) -> str:
+    fitted = config["fitted"]
+    lines = [f"# {config['estimator']}", ""]
+    lines += [f"A model for multivariate time series, made by orderless {config['orderless']}.", ""]
+    lines += ["```python", "from orderless import load", "", 'model = load("this folder")', "```"]
+    lines += ["", "It takes any set of variables in any order; results do not depend on the order."]
+    report = fitted.get("report")
+    if report:
+        lines += ["", "## How it was fitted", "", "```text", *report, "```"]
+    lines += ["", "## Parameters", ""]
+    lines += [f"- `{name}`: {value!r}" for name, value in config["parameters"].items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,16 @@
+"""What scikit-learn asks of an estimator; imported only when it asks."""
+
+from sklearn.utils import ClassifierTags  # pyrefly: ignore
+from sklearn.utils import InputTags  # pyrefly: ignore
+from sklearn.utils import Tags  # pyrefly: ignore
+from sklearn.utils import TargetTags  # pyrefly: ignore
+
+
+def classifier_tags() -> Tags:
+    """A classifier of two- and three-dimensional arrays that takes missing values."""
+    return Tags(
+        estimator_type="classifier",
+        target_tags=TargetTags(required=True),
+        classifier_tags=ClassifierTags(),
+        input_tags=InputTags(two_d_array=True, three_d_array=True, allow_nan=True),
+    )
