@@ -14,7 +14,7 @@ def identity(module):
     with torch.no_grad():
         for layer in (module.upward, getattr(module, "downward", None)):
             if layer is not None:
-                layer.read_norm.weight.zero_()
+                layer.write_and_read.size[1].zero_()
                 layer.direct.zero_()
                 layer.pooled_input.zero_()
                 layer.skip.fill_(1.0 if module.layout == "concatenated" else 0.5)

@@ -93,7 +93,7 @@ class NetworkConfig:
 def default(context: int, **changes: Any) -> NetworkConfig:
     """Our settings, with patches that cut `context` time steps into about a dozen tokens."""
     stride = max(1, context // 14)
-    config = NetworkConfig(patch=2 * stride, stride=stride, channels=64, states=8, dropout=0.3)
+    config = NetworkConfig(patch=2 * stride, stride=stride, channels=32, states=8, dropout=0.3)
     return replace(config, **changes)
 
 

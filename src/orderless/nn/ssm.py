@@ -8,7 +8,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import rms_norm, silu, softplus
 
 from orderless.errors import SettingError
 from orderless.ops import (
@@ -68,10 +68,7 @@ class VI2DSSM(nn.Module):
         self.channels, self.states, self.heads = channels, states, heads
         self.step_range, self.pool, self.coupling = tuple(step_range), pool, coupling
 
-        self.write = nn.Linear(channels, 2 * states)
-        self.read = nn.Linear(channels, 2 * states)
-        self.write_norm = nn.RMSNorm(states, eps=1e-6)
-        self.read_norm = nn.RMSNorm(states, eps=1e-6)
+        self.write_and_read = Weights(channels, 2, states)
         self.step = nn.Linear(channels, heads)
         self.skip = nn.Parameter(torch.ones(channels))
 
@@ -88,8 +85,7 @@ class VI2DSSM(nn.Module):
                 self.key = nn.Linear(channels, size, bias=False)
                 self.query_weight = nn.Parameter(torch.eye(size))
         if coupling == "field":
-            self.field_write = nn.Linear(channels, 2 * states)
-            self.field_write_norm = nn.RMSNorm(states, eps=1e-6)
+            self.field_write = Weights(channels, 1, states)
         if coupling == "feedback":
             # Equal generators mean no coupling: training starts from variables on their own.
             self.mean_log_rates = nn.Parameter(self.log_rates.detach().clone())
@@ -143,10 +139,10 @@ class VI2DSSM(nn.Module):
         x = keep(x, present)
         psi = self.pooled(x, members=members, observed=observed)
         x = keep(x + self.pooled_input * psi.unsqueeze(1), present)
-        write, read = self._write_and_read(x)
+        write, read = self.write_and_read(x)
         field = field_write = None
         if self.coupling == "field":
-            field, field_write = psi, self.field_write_norm(self._pairs(self.field_write(psi)))
+            field, field_write = psi, self.field_write(psi)[0]
         y, state = vi_scan(
             x,
             softplus(self.step(psi)),
@@ -180,7 +176,7 @@ class VI2DSSM(nn.Module):
         """The scan with every variable as a batch row of its own, so that steps are its own too."""
         sizes = x.shape[:2]
         x = keep(x, presence(members, observed))
-        write, read = self._write_and_read(x)
+        write, read = self.write_and_read(x)
         y, state = vi_scan(
             _as_rows(x),
             softplus(self.step(x)).flatten(0, 1),
@@ -196,14 +192,6 @@ class VI2DSSM(nn.Module):
         )
         return y.squeeze(1).unflatten(0, sizes), state.squeeze(1).unflatten(0, sizes)
 
-    def _write_and_read(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        write = self.write_norm(self._pairs(self.write(x)))
-        read = self.read_norm(self._pairs(self.read(x)))
-        return write, read
-
-    def _pairs(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (2, self.states))
-
     def _initialize(self) -> None:
         low, high = (math.log(bound) for bound in self.step_range)
         middle = torch.linspace(0, 1, 2 * self.heads + 1)[1::2]
@@ -213,6 +201,24 @@ class VI2DSSM(nn.Module):
             self.step.weight.mul_(0.1)  # the input modulates the step; the bias sets its scale
             if self.coupling != "none":
                 nn.init.eye_(self.value.weight)
+
+
+class Weights(nn.Module):
+    """Input-dependent weights for the pair (h, v), several kinds at once: each [..., 2, state].
+
+    The states of each part have a root mean square of one, times a learned size.
+    """
+
+    def __init__(self, channels: int, kinds: int, states: int) -> None:
+        super().__init__()
+        self.map = nn.Linear(channels, kinds * 2 * states)
+        self.size = nn.Parameter(torch.ones(kinds, 2, states))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """The weights of each kind, for features [..., channel]."""
+        kinds, _, states = self.size.shape
+        weights = rms_norm(self.map(x).unflatten(-1, (kinds, 2, states)), (states,), eps=1e-6)
+        return (self.size * weights).unbind(-3)
 
 
 def _as_rows(value: Tensor) -> Tensor:

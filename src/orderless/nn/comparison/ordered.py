@@ -39,9 +39,8 @@ class OrderedSSM2D(nn.Module):
     ) -> None:
         super().__init__()
         like = VI2DSSM(channels, states=states, heads=heads, step_range=step_range, coupling="none")
-        self.states, self.heads = states, like.heads
-        self.write, self.write_norm = like.write, like.write_norm
-        self.read, self.read_norm = like.read, like.read_norm
+        self.heads = like.heads
+        self.write_and_read = like.write_and_read
         self.step, self.skip, self.log_rates = like.step, like.skip, like.log_rates
 
     def forward(
@@ -58,8 +57,8 @@ class OrderedSSM2D(nn.Module):
         present = presence(members, observed)
         x = keep(x, present)
         step = softplus(self.step(mean_pool(x, members=members, observed=observed)))
-        write = keep(self.write_norm(self.write(x).unflatten(-1, (2, self.states))), present)
-        read = self.read_norm(self.read(x).unflatten(-1, (2, self.states)))
+        write, read = self.write_and_read(x)
+        write = keep(write, present)
         rates = -torch.exp(self.log_rates)
         along_time, state = vi_scan(
             x,
