@@ -267,3 +267,14 @@ def test_a_name_that_the_result_needs_is_refused():
     point = counting_forecast(panel, 1)
     with pytest.raises(DataError, match="two columns called 'x-lo-80'"):
         write_forecast(panel, {"": point, "lo-80": point})
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+def test_names_that_mean_something_elsewhere_are_only_names(library):
+    names = ["*", "^a.*$", "a", "", " ", "a.b", "零", "-lo-80"]
+    columns = {name: np.arange(4.0) + place for place, name in enumerate(names)}
+    panel = read_panel(library({"when": TIMES[:4], **columns}))
+    assert panel.variables == tuple(names)
+    result = write_forecast(panel, {"": counting_forecast(panel, 2)})
+    for place, name in enumerate(names):
+        assert list(np.asarray(result[name])) == [10.0 * place, 10.0 * place + 1]

@@ -159,6 +159,9 @@ def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
                 for name, one in zip(run_names, run_columns, strict=True)
             ]
     frame = nw.concat(frames, how="horizontal") if len(frames) > 1 else frames[0]
+    if frame.columns != names:
+        # polars gives an empty name a longer one.
+        frame = frame.rename(dict(zip(frame.columns, names, strict=True)))
     native = frame.to_native()
     if form.library.is_pandas_like():
         if names != labels:
@@ -198,8 +201,11 @@ def _columns(frame: nw.DataFrame) -> Iterator[Column]:
         # narwhals finds such columns by position only.
         yield from map(_from_series, frame.iter_columns())
         return
-    floats = [name for name, dtype in schema.items() if dtype in (nw.Float64, nw.Float32)]
-    numbers = frame.select(*floats).to_numpy() if floats else np.empty((0, 0))
+    kinds = list(schema.values())
+    # By position: polars would take a name such as "*" for all columns.
+    places = [place for place, one in enumerate(kinds) if one in (nw.Float64, nw.Float32)]
+    floats = [name for name, one in schema.items() if one in (nw.Float64, nw.Float32)]
+    numbers = frame[:, places].to_numpy() if floats else np.empty((0, 0))
     block = dict(zip(floats, numbers.T, strict=True)) if numbers.dtype.kind == "f" else {}
     for name, dtype in schema.items():
         if name in block:
