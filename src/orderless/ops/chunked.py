@@ -44,11 +44,13 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     time = r.x.shape[2]
     step = r.step.expand(-1, time, -1)
     write, read = (value.expand(-1, -1, time, -1, -1) for value in (r.write, r.read))
-    field_write = None if r.field_write is None else r.field_write.expand(-1, time, -1, -1)
-    y, last = _Scan.apply(r.x, write, read, r.state, r.field, field_write, step, *r.generator)
-    if r.mean_generator is None:
+    field = field_write = None
+    if r.field is not None:
+        field, field_write = r.field.signal, r.field.write.expand(-1, time, -1, -1)
+    y, last = _Scan.apply(r.x, write, read, r.state, field, field_write, step, *r.generator)
+    if r.mean is None:
         return y, last
-    mean_y, mean_last = mean_mode(r)
+    mean_y, mean_last = mean_mode(r, r.mean)
     return y + mean_y, last + mean_last
 
 

@@ -34,7 +34,7 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
 
     sources = [(r.x, r.write)]
     if r.field is not None:
-        sources.append((r.field.unsqueeze(1), r.field_write.unsqueeze(1)))
+        sources.append((r.field.signal.unsqueeze(1), r.field.write.unsqueeze(1)))
     since = Block(*(part[:, :-1] for part in decay))  # 0, 1, ... ticks since an entry was written
     left = Block(*(part.flip(1) for part in since))  # ticks from an entry to the last one
     for signal, write in sources:
@@ -49,9 +49,9 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
         last_v = last_v + torch.einsum("bthn,bvhn,bvthp->bvnhp", left.vh, held_h, signal)
     y, last = y.flatten(-2), torch.stack((last_h, last_v), dim=2).flatten(-2)
 
-    if r.mean_generator is None:
+    if r.mean is None:
         return y, last
-    mean_y, mean_last = mean_mode(r)
+    mean_y, mean_last = mean_mode(r, r.mean)
     return y + mean_y, last + mean_last
 
 

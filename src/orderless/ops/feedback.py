@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from orderless.ops.recurrence import Recurrence
+from orderless.ops.recurrence import Field, Mean, Recurrence
 from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
 CHUNK = 16  # times solved together; the work per time grows with it, the number of calls falls
 
 
-def mean_mode(r: Recurrence) -> tuple[Tensor, Tensor]:
+def mean_mode(r: Recurrence, mean: Mean) -> tuple[Tensor, Tensor]:
     """What m - (mean of g) adds to the outputs [B,V,T,D], and to the last state [B,1,2,N,D]."""
-    y, last = _MeanMode.apply(*_tensors(r))
+    own = (r.x, r.step, r.write, r.read, r.state)
+    y, last = _MeanMode.apply(*own, mean.weight, *mean.generator, *r.generator, *(r.field or ()))
     return y, last
 
 
@@ -29,43 +30,41 @@ class _MeanMode(torch.autograd.Function):
     """Saves its inputs alone: a state at every time is cheaper to rebuild than to keep."""
 
     @staticmethod
-    def forward(ctx, *tensors):
-        ctx.save_for_backward(*tensors)
-        return _contribution(_recurrence(*tensors))
+    def forward(ctx, *inputs):
+        ctx.save_for_backward(*inputs)
+        return _contribution(*inputs)
 
     @staticmethod
-    def backward(ctx, dy, dlast):
+    def backward(ctx, *gradients):
+        needed = ctx.needs_input_grad
         leaves = [
-            None if value is None else value.detach().requires_grad_(needed)
-            for value, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)
+            value.detach().requires_grad_(wanted)
+            for value, wanted in zip(ctx.saved_tensors, needed, strict=True)
         ]
-        wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
         with torch.enable_grad():
-            outputs = _contribution(_recurrence(*leaves))
-        found = iter(torch.autograd.grad(outputs, wanted, (dy, dlast)))
-        return tuple(next(found) if needed else None for needed in ctx.needs_input_grad)
+            outputs = _contribution(*leaves)
+        wanted = [leaf for leaf in leaves if leaf.requires_grad]
+        found = iter(torch.autograd.grad(outputs, wanted, gradients))
+        return tuple(next(found) if wanted else None for wanted in needed)
 
 
-def _tensors(r: Recurrence) -> tuple[Tensor | None, ...]:
-    rates = (*r.generator, *r.mean_generator)
-    return (*rates, r.x, r.step, r.write, r.read, r.field, r.field_write, r.state, r.weight)
-
-
-def _recurrence(*tensors: Tensor | None) -> Recurrence:
-    x, step, write, read, field, field_write, state, weight = tensors[6:]
-    own, mean = Generator(*tensors[:3]), Generator(*tensors[3:6])
-    return Recurrence(x, step, own, write, read, field, field_write, mean, state, weight)
-
-
-def _contribution(r: Recurrence) -> tuple[Tensor, Tensor]:
-    time = r.x.shape[2]
-    write, read = (value.expand(-1, -1, time, -1, -1) for value in (r.write, r.read))
-    drive = torch.einsum("bv,bvtkn,bvtd->btknd", r.weight, write, r.x)
-    if r.field is not None:
-        drive = drive + r.field_write.unsqueeze(-1) * r.field[:, :, None, None]
-    start = torch.einsum("bv,bvknd->bknd", r.weight, r.state)
-    mean = _trajectory(r.mean_generator, r.step, drive, start)
-    difference = mean - _trajectory(r.generator, r.step, drive, start)
+def _contribution(
+    x: Tensor,
+    step: Tensor,
+    write: Tensor,
+    read: Tensor,
+    state: Tensor,
+    weight: Tensor,
+    *rates_and_field: Tensor,
+) -> tuple[Tensor, Tensor]:
+    of_mean, of_own = Generator(*rates_and_field[:3]), Generator(*rates_and_field[3:6])
+    write, read = (value.expand(-1, -1, x.shape[2], -1, -1) for value in (write, read))
+    drive = torch.einsum("bv,bvtkn,bvtd->btknd", weight, write, x)
+    if rates_and_field[6:]:
+        field = Field(*rates_and_field[6:])
+        drive = drive + field.write.unsqueeze(-1) * field.signal[:, :, None, None]
+    start = torch.einsum("bv,bvknd->bknd", weight, state)
+    difference = _trajectory(of_mean, step, drive, start) - _trajectory(of_own, step, drive, start)
     y = read.flatten(-2).transpose(1, 2) @ difference.flatten(2, 3)  # [B,T,V,2N] [B,T,2N,D]
     return y.transpose(1, 2), difference[:, -1].unsqueeze(1)
 

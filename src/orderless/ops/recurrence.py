@@ -12,15 +12,29 @@ from torch import Tensor
 from torch.nn.functional import silu
 
 from orderless.ops.call import ScanCall
+from orderless.ops.pools import keep, presence
 from orderless.ops.zero_order_hold import Generator
+
+
+class Field(NamedTuple):
+    """What all variables receive: a signal [B,T,D], written by [B,T,2,N]."""
+
+    signal: Tensor
+    write: Tensor
+
+
+class Mean(NamedTuple):
+    """Feedback: the generator of the mean, and the weight [B,V] of every variable in it."""
+
+    generator: Generator
+    weight: Tensor
 
 
 class Recurrence(NamedTuple):
     """What remains when masks, direction, skip and gate are dealt with; one dtype throughout.
 
-    x [B,V,T,D]; step [B,T,H]; write, read [B,V,T,2,N]; field [B,T,D] with field_write [B,T,2,N];
-    state [B,V,2,N,D]; weight [B,V] sums to one over the variables that enter the mean mode.
-    `step`, `write`, `read` and `field_write` may have a time axis of size 1.
+    x [B,V,T,D]; step [B,T,H]; write, read [B,V,T,2,N]; state [B,V,2,N,D]. `step`, `write`, `read`
+    and the field's write may have a time axis of size 1.
     """
 
     x: Tensor
@@ -28,11 +42,9 @@ class Recurrence(NamedTuple):
     generator: Generator
     write: Tensor
     read: Tensor
-    field: Tensor | None
-    field_write: Tensor | None
-    mean_generator: Generator | None
     state: Tensor
-    weight: Tensor | None
+    field: Field | None
+    mean: Mean | None
 
 
 Solve = Callable[[Recurrence], tuple[Tensor, Tensor]]
@@ -40,82 +52,74 @@ Solve = Callable[[Recurrence], tuple[Tensor, Tensor]]
 
 def run_plain(call: ScanCall, solve: Solve) -> tuple[Tensor, Tensor]:
     """Run `call` through a form that knows the bare recurrence only."""
-    present = _present(call)
-    x = _keep(call.x, present)
+    present = presence(call.members, call.observed)
+    x = keep(call.x, present)
     y, state = solve(_recurrence(call, x, present))
     if call.reverse:
         y = y.flip(2)
     if call.skip is not None:
         y = y + call.skip.to(y) * x.to(y)
     if call.gate is not None:
-        y = y * silu(_keep(call.gate, present).to(y))
+        y = y * silu(keep(call.gate, present).to(y))
     if present is not None:
         y = torch.where(present.unsqueeze(-1), y, 0.0)
-    if call.members is not None and call.state is not None:
-        state = torch.where(_over_state(call.members), state, call.state.to(state))
-    elif call.members is not None:
-        state = torch.where(_over_state(call.members), state, 0.0)
+    if call.members is not None:
+        before = 0.0 if call.state is None else call.state.to(state)
+        state = torch.where(_over_state(call.members), state, before)
     return y.to(call.x.dtype), state
 
 
 def _recurrence(call: ScanCall, x: Tensor, present: Tensor | None) -> Recurrence:
     dtype = call.state_dtype
-    batch, variables, _, channels = call.x.shape
-    states = call.write.shape[-1]
 
-    def along_time(value: Tensor | None, axis: int) -> Tensor | None:
-        if value is None:
-            return None
+    def along_time(value: Tensor, axis: int) -> Tensor:
         value = value.to(dtype)
         return value.flip(axis) if call.reverse else value
 
-    weight = None
+    def rates(generator: Generator) -> Generator:
+        return Generator(*(rate.to(dtype) for rate in generator))
+
+    field = mean = None
+    if call.field is not None and call.field_write is not None:
+        field = Field(along_time(call.field, 1), along_time(call.field_write, 1))
     if call.mean_generator is not None:
-        weight = x.new_ones(batch, variables, dtype=dtype)
-        if call.members is not None:
-            weight = call.members.to(dtype)
-        weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
-    if call.state is None:
-        state = x.new_zeros(batch, variables, 2, states, channels, dtype=dtype)
-    elif call.members is None:
-        state = call.state.to(dtype)
-    else:
-        state = torch.where(_over_state(call.members), call.state.to(dtype), 0.0)
+        mean = Mean(rates(call.mean_generator), _shares(call))
     return Recurrence(
         x=along_time(x, 2),
         step=along_time(call.step, 1),
-        generator=Generator(*(rate.to(dtype) for rate in call.generator)),
+        generator=rates(call.generator),
         write=along_time(_keep_weights(call, call.write, present), 2),
         read=along_time(_keep_weights(call, call.read, present), 2),
-        field=along_time(call.field, 1),
-        field_write=along_time(call.field_write, 1),
-        mean_generator=call.mean_generator
-        and Generator(*(rate.to(dtype) for rate in call.mean_generator)),
-        state=state,
-        weight=weight,
+        state=_initial_state(call),
+        field=field,
+        mean=mean,
     )
 
 
-def _present(call: ScanCall) -> Tensor | None:
-    """True where a member was observed, [B,V,T] or [B,V,1]; None when nothing is masked."""
+def _initial_state(call: ScanCall) -> Tensor:
+    batch, variables, _, channels = call.x.shape
+    if call.state is None:
+        size = (batch, variables, 2, call.write.shape[-1], channels)
+        return call.x.new_zeros(size, dtype=call.state_dtype)
+    state = call.state.to(call.state_dtype)
+    # A non-member's state comes back untouched, but must not reach the mean: it may hold NaN.
+    return state if call.members is None else torch.where(_over_state(call.members), state, 0.0)
+
+
+def _shares(call: ScanCall) -> Tensor:
+    """The weight of every variable in the mean over the members, [B,V]."""
     if call.members is None:
-        return call.observed
-    members = call.members.unsqueeze(-1)
-    return members if call.observed is None else members & call.observed
-
-
-def _keep(value: Tensor, present: Tensor | None) -> Tensor:
-    """Zero where nothing is present. `where`, not a product: a masked entry may hold NaN."""
-    if present is None:
-        return value
-    return torch.where(present.reshape(*present.shape, *(1,) * (value.dim() - 3)), value, 0.0)
+        batch, variables = call.x.shape[:2]
+        return call.x.new_full((batch, variables), 1 / variables, dtype=call.state_dtype)
+    members = call.members.to(call.state_dtype)
+    return members / members.sum(1, keepdim=True).clamp(min=1.0)
 
 
 def _keep_weights(call: ScanCall, value: Tensor, present: Tensor | None) -> Tensor:
     """Weights that hold for all times belong to no entry: there the zeros of x and y are enough."""
     if value.shape[2] == call.x.shape[2]:
-        return _keep(value, present)
-    return _keep(value, None if call.members is None else call.members.unsqueeze(-1))
+        return keep(value, present)
+    return keep(value, None if call.members is None else call.members.unsqueeze(-1))
 
 
 def _over_state(members: Tensor) -> Tensor:

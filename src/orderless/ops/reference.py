@@ -21,20 +21,23 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     """Outputs [B,V,T,D] and the state after the last time step [B,V,2,N,D]."""
     heads, time = r.step.shape[-1], r.x.shape[2]
     x = r.x.unflatten(-1, (heads, -1))
-    field = None if r.field is None else r.field.unflatten(-1, (heads, -1))
     own = _coefficients(r.generator, r.step)
-    mean = None if r.mean_generator is None else _coefficients(r.mean_generator, r.step)
+    mean = None if r.mean is None else _coefficients(r.mean.generator, r.step)
 
-    h = tuple(r.state.unflatten(-1, (heads, -1)).unbind(2))
+    h: Pair = (
+        r.state[:, :, 0].unflatten(-1, (heads, -1)),
+        r.state[:, :, 1].unflatten(-1, (heads, -1)),
+    )
     outputs = []
     for t in range(time):
         u = _times(_at(r.write, 2, t), x[:, :, t])
-        if field is not None:
-            u = _add(u, _times(_at(r.field_write, 1, t).unsqueeze(1), field[:, None, t]))
-        if mean is None:
+        if r.field is not None:
+            signal = r.field.signal[:, None, t].unflatten(-1, (heads, -1))
+            u = _add(u, _times(_at(r.field.write, 1, t).unsqueeze(1), signal))
+        if r.mean is None or mean is None:
             h = _advance(_at_time(own, t), h, u)
         else:
-            h_mean, u_mean = _mean(h, r.weight), _mean(u, r.weight)
+            h_mean, u_mean = _mean(h, r.mean.weight), _mean(u, r.mean.weight)
             deviation = _advance(_at_time(own, t), _subtract(h, h_mean), _subtract(u, u_mean))
             h = _add(deviation, _advance(_at_time(mean, t), h_mean, u_mean))
         outputs.append(_read(_at(r.read, 2, t), h))
