@@ -1,7 +1,14 @@
+import csv
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orderless.data import files, read_panel, read_table, read_ts, write_table
 from orderless.errors import DataError
@@ -34,6 +41,37 @@ def test_csv_says_the_same_whichever_library_reads_it(library, tmp_path):
     nan = np.nan
     expected = [[1.5, -2e3, 0.25], [1, 0, 1], [1, 2, 3e10], [nan, nan, 7]]
     assert np.array_equal(system.values, expected, equal_nan=True)
+
+
+CELLS = {
+    "float": st.floats(-1e9, 1e9).map(repr),
+    "int": st.integers(-(2**31), 2**31).map(str),
+    "bool": st.sampled_from(["true", "false"]),
+    "gaps": st.sampled_from(["1.5", "", "NA", "NaN", "null", "-2"]),
+}
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data(), names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
+def test_any_csv_is_one_panel_to_all_libraries(data, names):
+    rows = data.draw(st.integers(2, 6))
+    kinds = [data.draw(st.sampled_from(list(CELLS))) for _ in names]
+    columns = [data.draw(st.lists(CELLS[kind], min_size=rows, max_size=rows)) for kind in kinds]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([["time", *names], *zip(range(rows), *columns, strict=True)])
+        panels = []
+        for library in LIBRARIES:
+            with mock.patch.object(files, "find_spec", lambda name, it=library: name == it or None):
+                panels.append(read_panel(read_table(path), time="time"))
+    words = {"true": "1", "false": "0", "": "nan", "NA": "nan", "null": "nan"}
+    expected = [[float(words.get(cell, cell)) for cell in column] for column in columns]
+    for panel in panels:
+        (system,) = panel.systems
+        assert system.variables == tuple(names)
+        assert np.array_equal(system.values, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("separator", [";", "\t", ","])

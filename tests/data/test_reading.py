@@ -477,10 +477,12 @@ def test_dates_decimals_and_nullable_columns_are_numbers_with_gaps():
 
 
 def test_nulls_of_polars_and_arrow_are_unobserved():
-    frame = pl.DataFrame({"i": [1, None], "b": [None, True], "f": [None, float("nan")]})
-    for one in (frame, frame.to_arrow()):
+    frame = pl.DataFrame(
+        {"i": [1, None], "b": [None, True], "f": [None, float("nan")], "n": [None, None]}
+    ).with_columns(s=pl.lit(None, pl.String))
+    for one in (frame, frame.to_arrow(), frame.to_pandas()):
         (system,) = read_panel(one).systems
-        assert system.observed.tolist() == [[True, False], [False, True], [False, False]]
+        assert system.observed.tolist() == [[True, False], [False, True], *[[False, False]] * 3]
 
 
 @settings(deadline=None, max_examples=40)

@@ -47,7 +47,7 @@ def read_table(path: str | PathLike[str]) -> Any:
     installed = next((name for name in CSV_READERS if find_spec(name)), None)
     reader = CSV_READERS[installed] if installed else read_csv_plainly
     try:
-        table = reader(path, names, separator)
+        table = _rename(reader(path, names, separator), names)
     except DataError:
         raise
     except Exception as error:
@@ -219,6 +219,14 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     return names, separator
 
 
+def _rename(table: Any, names: list[str]) -> Any:
+    """The names of the header as they are written: libraries change empty and quoted ones."""
+    if isinstance(table, dict):
+        return table
+    frame = nw.from_native(table, eager_only=True)
+    return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
+
+
 def _name_first_column(table: Any) -> Any:
     """What a saved index becomes: nothing where it counts the rows, else the time column."""
     if isinstance(table, dict):
@@ -230,7 +238,7 @@ def _name_first_column(table: Any) -> Any:
         return rest if counts or "time" in rest else {"time": table[first], **rest}
     frame = nw.from_native(table, eager_only=True)
     first = frame.columns[0]
-    if first not in ("", "Unnamed: 0"):
+    if first:
         return table
     if _counts_rows(frame[first].to_numpy()) or "time" in frame.columns:
         return frame.drop(first).to_native()

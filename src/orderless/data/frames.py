@@ -249,6 +249,9 @@ def _from_series(series: nw.Series) -> Column:
         if dtype != nw.Object and len(values) and not series.null_count():
             return _from_text(label, values, dtype)
         return _from_objects(label, values, dtype)
+    if series.null_count() == len(series):
+        # Arrow and polars have a type for columns in which nothing ever was.
+        return Column(label, "number", np.full(len(series), np.nan))
     return Column(label, "other", np.empty(len(series), object), dtype=dtype)
 
 
@@ -264,7 +267,8 @@ def _from_objects(label: Hashable, values: np.ndarray, dtype: Any) -> Column:
     known = [one for one in values if not is_missing(one)]
     if all(isinstance(one, str) for one in known):
         texts = np.array([None if is_missing(one) else one for one in values], object)
-        if not known and dtype not in (nw.String, nw.Categorical):
+        if not known:
+            # Readers of files call a column without a single value text.
             return Column(label, "number", np.full(len(values), np.nan), dtype=dtype)
         return _from_text(label, texts, dtype)
     times = parse_objects(values, f"column {label!r}")
