@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orderless.data import Scaler
+from orderless.data import System, canonical_order
 from orderless.errors import DataError
 from orderless.estimators.preparation import Prepared
 
@@ -35,16 +35,10 @@ def find_origins(length: int, windows: int, step: int, horizon: int) -> np.ndarr
     return origins
 
 
-def cut_past(system: Prepared, origin: int, context: int) -> Prepared:
-    """What was known at an origin."""
-    span = slice(max(0, origin - context), origin)
-    return Prepared(
-        names=system.names,
-        values=system.values[:, span],
-        observed=system.observed[:, span],
-        scaler=Scaler(system.scaler.mean, system.scaler.scale),
-        restore=system.restore,
-    )
+def cut_future(system: System, past: Prepared, origin: int, horizon: int) -> np.ndarray:
+    """What came after an origin, [variable, horizon], in the order and the units of `past`."""
+    order, _ = canonical_order(system.variables)
+    return past.scaler.apply(system.values[order, origin : origin + horizon])
 
 
 def score(truth: Sequence[np.ndarray], forecast: Sequence[np.ndarray]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, read_panel, write_forecast
 from orderless.errors import SettingError
-from orderless.estimators.backtest import Backtest, coverage, cut_past, find_origins, score
+from orderless.estimators.backtest import Backtest, coverage, cut_future, find_origins, score
 from orderless.estimators.base import (
     Estimator,
     check_count,
@@ -184,7 +184,7 @@ class Forecaster(Estimator):
         self._check_fitted()
         endings = column_endings(level, quantiles)
         panel = self._read(data, columns)
-        systems = [prepare(system, self.scales_, self.context_) for system in panel.systems]
+        systems = [prepare(system, self.scales_, last=self.context_) for system in panel.systems]
         forecasts = self._forecast(systems)
         return write_forecast(panel, self._in_units(systems, forecasts, endings))
 
@@ -207,12 +207,11 @@ class Forecaster(Estimator):
         step = check_count("step", self.horizon if step is None else step, 1)
         endings = column_endings(level, None)
         panel = self._read(data, columns)
-        systems = [prepare(system, self.scales_) for system in panel.systems]
         origins, truth, parts = [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
-        for one in systems:
-            starts = find_origins(one.values.shape[1], windows, step, self.horizon)
-            pasts = [cut_past(one, at, self.context_) for at in starts]
+        for system in panel.systems:
+            starts = find_origins(len(system.times), windows, step, self.horizon)
+            pasts = [prepare(system, self.scales_, last=self.context_, end=at) for at in starts]
             values, observed, _ = stack(pasts, self.context_)
             forecast = self._forecast(pasts)
             rivals[MODEL].append(np.stack(forecast))
@@ -223,7 +222,8 @@ class Forecaster(Estimator):
             for ending, block in self._in_units(pasts, forecast, endings).items():
                 parts.setdefault(ending, []).append(np.stack(block))
             origins.append(starts)
-            truth.append(np.stack([one.values[:, at : at + self.horizon] for at in starts]))
+            futures = zip(pasts, starts, strict=True)
+            truth.append(np.stack([cut_future(system, p, at, self.horizon) for p, at in futures]))
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))

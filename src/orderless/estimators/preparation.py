@@ -29,11 +29,16 @@ class Prepared:
     restore: np.ndarray
 
 
-def prepare(system: System, scales: Scales, last: int | None = None) -> Prepared:
-    """The last `last` time steps of a system (all of them if None), ready for a network."""
+def prepare(
+    system: System, scales: Scales, *, last: int | None = None, end: int | None = None
+) -> Prepared:
+    """The first `end` time steps of a system, and of them the last `last`, ready for a network.
+
+    Nothing after `end` has any influence, on the scales neither.
+    """
     order, restore = canonical_order(system.variables)
     names = tuple(system.variables[i] for i in order)
-    values, observed = system.values[order], system.observed[order]
+    values, observed = system.values[order, :end], system.observed[order, :end]
     scaler = _scaler(names, values, observed, scales)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]

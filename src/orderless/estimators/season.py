@@ -12,8 +12,9 @@ def find_season(values: Sequence[np.ndarray], observed: Sequence[np.ndarray]) ->
     """The lag at which series [variable, time] resemble themselves most; 1 if none stands out.
 
     The autocorrelation of the differenced series, averaged over variables: differences, so that a
-    trend does not look like a season. A multiple of the season resembles as much, so the shortest
-    lag within a quarter of the best is taken.
+    trend does not look like a season. The lags before it first vanishes only say that the series
+    is smooth. A multiple of the season resembles as much, so the shortest lag within a quarter of
+    the best is taken.
     """
     total: np.ndarray | None = None
     for one, seen in zip(values, observed, strict=True):
@@ -29,7 +30,9 @@ def find_season(values: Sequence[np.ndarray], observed: Sequence[np.ndarray]) ->
         return 1
     peak = (total[1:-1] > total[:-2]) & (total[1:-1] >= total[2:])
     lags = np.flatnonzero(peak) + 1
-    lags = lags[lags >= 2]
+    # Differences of noise are negatively correlated at lag 1, which therefore tells nothing.
+    crossed = np.flatnonzero(total[2:] <= 0)
+    lags = lags[lags > 2 + crossed[0]] if len(crossed) else lags[:0]
     if len(lags) == 0:
         return 1
     best = total[lags].max()

@@ -1,9 +1,11 @@
 """What scikit-learn asks of an estimator; imported only when it asks."""
 
-from sklearn.utils import ClassifierTags  # pyrefly: ignore
-from sklearn.utils import InputTags  # pyrefly: ignore
-from sklearn.utils import Tags  # pyrefly: ignore
-from sklearn.utils import TargetTags  # pyrefly: ignore
+from sklearn.utils import (
+    ClassifierTags,  # pyrefly: ignore
+    InputTags,  # pyrefly: ignore
+    Tags,  # pyrefly: ignore
+    TargetTags,  # pyrefly: ignore
+)
 
 
 def classifier_tags() -> Tags:

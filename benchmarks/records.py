@@ -1,0 +1,41 @@
+"""Results as JSON, with what is needed to believe them: versions, machine, commit, command."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def write_record(name: str, results: object) -> Path:
+    """Write results/NAME.json; returns its path."""
+    record = {
+        "benchmark": name,
+        "command": " ".join(sys.orig_argv[1:]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--", "src", "benchmarks/*.py")),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "load_at_the_end": os.getloadavg(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "results": results,
+    }
+    path = RESULTS / f"{name}.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n")
+    return path
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout.strip()

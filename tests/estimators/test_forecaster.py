@@ -1,0 +1,228 @@
+import json
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+
+from orderless import Forecaster, load
+from orderless.data.simulate import plant
+from orderless.errors import (
+    DataError,
+    ModelFileError,
+    NotFittedError,
+    SettingError,
+    VariableMismatch,
+)
+
+VALUES, NAMES = plant(0, sensors=10, steps=400)
+FRAME = pd.DataFrame(VALUES, columns=NAMES).assign(
+    time=pd.date_range("2024-01-01", periods=400, freq="h")
+)
+WAVES = np.sin(np.arange(300)[:, None] / 4 + np.arange(3))
+FAST = {"learning_rate": 0.01, "batch_size": 16}
+TINY = {"channels": 8, "states": 2, "stride": 6, "patch": 12}
+
+
+def quick(**settings) -> Forecaster:
+    base = {"horizon": 6, "context": 48, "network": TINY, "epochs": 0, "verbose": False}
+    return Forecaster(**(base | settings))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Forecaster:
+    """A model whose deep part has a say: one epoch, and the whole of it kept."""
+    model = quick(epochs=1, training={"learning_rate": 0.01}).fit(FRAME[[*NAMES[:5], "time"]])
+    model.blend_ = 1.0
+    model.network_.set_blend(1.0)
+    with torch.no_grad():
+        model.network_.deep.weight.normal_(generator=torch.Generator().manual_seed(0))
+    return model
+
+
+def test_the_order_of_the_columns_changes_nothing_to_the_bit(trained):
+    forecast = trained.predict(FRAME, level=[80])
+    shuffled = trained.predict(FRAME[["time", *NAMES[::-1]]], level=[80])
+    pd.testing.assert_frame_equal(forecast, shuffled[forecast.columns], check_exact=True)
+
+
+def test_more_fewer_and_dead_variables_are_forecast(trained):
+    assert trained.variables_in_ == tuple(NAMES[:5])
+    many = trained.predict(FRAME)
+    assert many[NAMES].notna().all(axis=None)
+    few = trained.predict(FRAME[["time", *NAMES[3:5]]])
+    assert list(few.columns) == ["time", *NAMES[3:5]]
+    dead = trained.predict(FRAME.assign(sensor_1=np.nan))
+    assert dead["sensor_1"].isna().all()
+    assert dead.drop(columns="sensor_1").notna().all(axis=None)
+    without = trained.predict(FRAME.drop(columns="sensor_1"))
+    pd.testing.assert_frame_equal(dead.drop(columns="sensor_1"), without)
+
+
+def test_a_variable_hears_the_others(trained):
+    alone = trained.predict(FRAME[["time", NAMES[0]]])[NAMES[0]]
+    assert not np.allclose(alone, trained.predict(FRAME)[NAMES[0]])
+
+
+def test_strict_variables_are_an_error_that_names_them():
+    model = quick(strict_variables=True).fit(FRAME[["time", *NAMES[:3]]])
+    model.predict(FRAME[["time", *NAMES[2::-1]]])
+    with pytest.raises(VariableMismatch, match=r"'sensor_3'.* new, 'sensor_0' missing"):
+        model.predict(FRAME[["time", *NAMES[1:4]]])
+
+
+def test_the_forecast_continues_the_time_stamps_and_keeps_the_form(trained):
+    forecast = trained.predict(FRAME)
+    assert forecast["time"].iloc[0] == FRAME["time"].iloc[-1] + pd.Timedelta(hours=1)
+    assert len(forecast) == 6
+    polars = trained.predict(pl.from_pandas(FRAME))
+    assert isinstance(polars, pl.DataFrame)
+    np.testing.assert_array_equal(polars["sensor_0"], forecast["sensor_0"])
+    array = trained.predict(VALUES)
+    assert array.shape == (6, 10)
+
+
+def test_several_systems_are_independent(trained):
+    one, two = VALUES[:200, :4], VALUES[200:, 2:8]
+    both = trained.predict([one, two])
+    np.testing.assert_allclose(both[0], trained.predict(one), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(both[1], trained.predict(two), rtol=1e-5, atol=1e-5)
+
+
+def test_a_short_history_is_enough(trained):
+    for steps in (1, 2, 20):
+        assert np.isfinite(trained.predict(VALUES[:steps])).all()
+
+
+def test_intervals_widen_with_the_level_and_cover_their_share():
+    model = quick().fit(VALUES[:300])
+    forecast = model.predict(VALUES[:300], level=[50, 95], quantiles=[0.5])
+    assert set(forecast) == {"", "lo-50", "hi-50", "lo-95", "hi-95", "q0.5"}
+    assert (forecast["lo-95"] <= forecast["lo-50"]).all()
+    assert (forecast["hi-50"] <= forecast["hi-95"]).all()
+    result = model.backtest(VALUES[250:], windows=90, step=1, level=[80])
+    assert 0.65 < result.scores["this model"]["coverage-80"] < 0.95
+
+
+def test_a_backtest_forecasts_from_the_past_only(trained):
+    result = trained.backtest(FRAME, windows=3, level=[80])
+    assert len(result.forecast) == 3 * 6
+    assert result.forecast["cutoff"].nunique() == 3
+    changed = FRAME.copy()
+    changed.loc[394:, NAMES] += 1000.0
+    again = trained.backtest(changed, windows=3)
+    pd.testing.assert_frame_equal(
+        result.forecast[["cutoff", *NAMES]][:18], again.forecast[["cutoff", *NAMES]][:18]
+    )
+    assert again.scores["this model"]["mae"] > 10
+    with pytest.raises(DataError, match="fewer windows"):
+        trained.backtest(FRAME, windows=1000)
+
+
+def test_the_start_is_ridge_and_beats_naive_on_the_plant():
+    model = quick().fit(VALUES)
+    assert model.blend_ == 0
+    assert model.errors_["this model"] == model.errors_["coupled ridge"]
+    assert model.errors_["this model"]["mae"] < model.errors_["naive"]["mae"]
+
+
+def test_fit_says_what_it_inferred_and_who_won(capsys):
+    quick(verbose=True).fit(FRAME)
+    said = capsys.readouterr().out
+    for words in ("10 variables", "1 hour", "0.0 % missing", "to train", "naive", "ridge"):
+        assert words in said
+    assert "baseline" in said
+    quick(verbose=False).fit(FRAME)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_same_seed_gives_the_same_forecast():
+    forecasts = [
+        quick(epochs=3, random_state=seed, network=TINY | {"skip": False}, training=FAST)
+        .fit(WAVES)
+        .predict(WAVES)
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(forecasts[0], forecasts[1])
+    assert not np.array_equal(forecasts[0], forecasts[2])
+
+
+def test_fit_does_not_depend_on_the_order_of_the_columns():
+    frame = pd.DataFrame(np.column_stack([WAVES, 2 * WAVES[:, 0]]), columns=list("dbca"))
+    one = quick(epochs=2, network=TINY | {"skip": False}, training=FAST).fit(frame)
+    two = quick(epochs=2, network=TINY | {"skip": False}, training=FAST).fit(frame[list("abcd")])
+    pd.testing.assert_frame_equal(
+        one.predict(frame)[list("abcd")], two.predict(frame[list("abcd")]), check_exact=True
+    )
+
+
+def test_a_saved_model_gives_the_same_forecast_to_the_bit(trained, tmp_path):
+    trained.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    pd.testing.assert_frame_equal(
+        loaded.predict(FRAME, level=[80]), trained.predict(FRAME, level=[80]), check_exact=True
+    )
+    assert loaded.get_params() == trained.get_params()
+    assert loaded.errors_ == trained.errors_
+    assert {p.name for p in (tmp_path / "model").iterdir()} == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    }
+
+
+def test_a_stopped_fit_is_continued(tmp_path):
+    settings = {"epochs": 2, "network": TINY | {"skip": False}}
+    straight = quick(**settings).fit(VALUES[:200, :3])
+    first = quick(**settings).fit(VALUES[:200, :3], checkpoint=tmp_path)
+    again = quick(**settings).fit(VALUES[:200, :3], checkpoint=tmp_path)
+    for model in (first, again):
+        np.testing.assert_array_equal(model.predict(VALUES), straight.predict(VALUES))
+    with pytest.raises(ModelFileError, match="another run"):
+        quick(**settings).fit(VALUES[:201, :3], checkpoint=tmp_path)
+
+
+def test_a_model_that_is_not_fitted_says_so():
+    for verb in ("predict", "backtest"):
+        with pytest.raises(NotFittedError, match="fit"):
+            getattr(Forecaster(), verb)(FRAME)
+    with pytest.raises(NotFittedError):
+        Forecaster().save("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 2.5}, "horizon"),
+        ({"context": 0}, "context"),
+        ({"loss": "l3"}, "loss"),
+        ({"preset": "huge"}, "preset"),
+        ({"network": {"widht": 3}}, "widht"),
+        ({"training": {"lr": 3}}, "lr"),
+        ({"validation_share": 1.0}, "validation_share"),
+        ({"random_state": "x"}, "random_state"),
+        ({"device": "tpu"}, "device"),
+    ],
+)
+def test_a_wrong_setting_is_named(setting, words):
+    with pytest.raises(SettingError, match=words):
+        quick(**setting).fit(VALUES[:100])
+
+
+def test_too_little_data_is_an_error_in_words():
+    with pytest.raises(DataError, match="at least 7"):
+        quick().fit(VALUES[:6])
+    with pytest.raises(DataError, match="observed"):
+        quick().fit(np.full((100, 3), np.nan))
+
+
+def test_the_least_data_that_works():
+    model = quick().fit(VALUES[:7, :2])
+    assert model.predict(VALUES[:3, :2]).shape == (6, 2)
+
+
+def test_the_report_is_saved_as_plain_json(trained):
+    facts, _ = trained._fitted_state()
+    json.dumps(facts, allow_nan=False)
