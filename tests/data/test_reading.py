@@ -1,8 +1,6 @@
 import contextlib
 import datetime as dt
-import decimal
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -332,20 +330,6 @@ def test_what_cannot_be_read_is_refused_in_words(case):
         read_panel(data)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"time": "when"}, "no column 'when' to take as time"),
-        ({"group": "plant"}, "no column 'plant' to take as group"),
-        ({"variable": "x", "value": "nothing"}, "no column 'nothing'"),
-        ({"value": "x"}, "Which column is the variable"),
-    ],
-)
-def test_a_column_that_is_not_there_is_named(options, words):
-    with pytest.raises(DataError, match=words):
-        read_panel(hours(2, x=[1.0, 2.0]), **options)
-
-
 def test_an_array_has_no_columns_to_name():
     with pytest.raises(DataError, match="an array has none"):
         read_panel(np.zeros(3), time="time")
@@ -362,127 +346,6 @@ def test_an_error_in_a_group_says_which():
     frame = pd.DataFrame({"plant": ["a", "b", "b"], "time": [1, 1, 1], "x": [1.0, 1.0, 2.0]})
     with pytest.raises(DataError, match="In plant = 'b'"):
         read_panel(frame, group="plant")
-
-
-def test_a_group_or_variable_without_a_name_is_refused():
-    frame = pd.DataFrame({"plant": ["a", None], "time": [1, 2], "x": [1.0, 1.0]})
-    with pytest.raises(DataError, match="Row 1 of column 'plant' names nothing"):
-        read_panel(frame, group="plant")
-
-
-@pytest.mark.parametrize(
-    ("names", "kind"),
-    [
-        (("unique_id", "ds", "y"), "long"),
-        (("item_id", "timestamp", "target"), "long"),
-        (("variable", "time", "value"), "long"),
-        (("station", "when", "level"), "long"),
-    ],
-)
-def test_long_frames_are_recognised(names, kind):
-    variable, time, value = names
-    stamps = pd.to_datetime(["2024-01-01", "2024-01-02"] * 2)
-    frame = pd.DataFrame({variable: ["a", "a", "b", "b"], time: stamps, value: [1.0, 2, 3, 4]})
-    panel = read_panel(frame)
-    assert panel.form.kind == kind
-    assert panel.systems[0].values.tolist() == [[1, 2], [3, 4]]
-
-
-def test_a_long_frame_without_time_counts_the_rows_of_each_variable():
-    frame = pl.DataFrame({"tag": ["a", "b", "a", "b"], "reading": [1.0, 2.0, 3.0, 4.0]})
-    (system,) = read_panel(frame, variable="tag", value="reading").systems
-    assert system.values.tolist() == [[1, 3], [2, 4]]
-
-
-def test_a_long_frame_with_groups_couples_nothing_between_them():
-    frame = pl.DataFrame(
-        {
-            "plant": ["p", "p", "q", "q"],
-            "unique_id": ["a", "b", "b", "c"],
-            "ds": [1, 1, 1, 1],
-            "y": [1.0, 2.0, 3.0, 4.0],
-        }
-    )
-    panel = read_panel(frame, group="plant")
-    assert [system.variables for system in panel.systems] == [("a", "b"), ("b", "c")]
-    assert [system.values.tolist() for system in panel.systems] == [[[1], [2]], [[3], [4]]]
-
-
-def test_a_long_frame_with_a_column_too_many_is_refused():
-    frame = pl.DataFrame({"unique_id": ["a"], "ds": [1], "y": [1.0], "price": [2.0]})
-    with pytest.raises(DataError, match="'price' is none of them"):
-        read_panel(frame)
-
-
-INDICES = {
-    "time stamps": pd.date_range("2024-01-01", periods=4, freq="h"),
-    "zoned": pd.date_range("2024-01-01", periods=4, freq="h", tz="Europe/Paris"),
-    "periods": pd.period_range("2024-01", periods=4, freq="M"),
-    "durations": pd.timedelta_range("0s", periods=4, freq="s"),
-    "dates as text": pd.Index(["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]),
-    "a plain range": pd.RangeIndex(10, 14),
-    "named numbers": pd.Index([2, 4, 6, 8], name="time"),
-    "other numbers": pd.Index([9, 2, 7, 1]),
-    "other text": pd.Index(["a", "b", "c", "d"]),
-}
-
-
-@pytest.mark.parametrize("kind", INDICES)
-def test_a_pandas_index_counts_as_time_where_it_is_one(kind):
-    frame = pd.DataFrame({"x": [1.0, 2, 3, 4]}, index=INDICES[kind])
-    panel = read_panel(frame)
-    assert panel.systems[0].values.tolist() == [[1, 2, 3, 4]]
-    assert panel.form.time.index == (not kind.startswith("other"))
-
-
-@pytest.mark.parametrize(
-    "texts",
-    [
-        ["2024-01-01", "2024-01-02"],
-        ["2024-01-01 10:00", "2024-01-01 10:15"],
-        ["2024-01-01T10:00:00.5", "2024-01-01T10:00:01.0"],
-        ["2024-01-01T10:00:00Z", "2024-01-01T11:00:00Z"],
-        ["2024-03-31T01:00:00+01:00", "2024-03-31T03:00:00+02:00"],
-        ["2016/7/1 0:00", "2016/7/1 1:00"],
-        ["01.01.2020 00:10:00", "01.01.2020 00:20:00"],
-        ["13/01/2024", "14/01/2024"],
-        ["01/13/2024", "01/14/2024"],
-        ["2024-01", "2024-02"],
-        ["20240101", "20240102"],
-    ],
-)
-def test_time_stamps_written_as_text_are_read(texts):
-    panel = read_panel(pl.DataFrame({"when": texts, "x": [1.0, 2.0]}))
-    assert panel.form.time.kind == "text"
-    expected = [
-        pd.to_datetime(one, dayfirst=one.startswith("1") or "." in one, utc=True) for one in texts
-    ]
-    assert panel.systems[0].times.tolist() == [one.value for one in expected]
-
-
-def test_dates_decimals_and_nullable_columns_are_numbers_with_gaps():
-    frame = pd.DataFrame(
-        {
-            "date": [dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(2024, 1, 4)],
-            "a": pd.array([1, None, 3], dtype="Int64"),
-            "b": pd.array([True, None, False], dtype="boolean"),
-            "c": [decimal.Decimal("1.5"), None, decimal.Decimal("2.5")],
-            "d": pd.array([1.0, None, 2.0], dtype="double[pyarrow]"),
-        }
-    )
-    (system,) = read_panel(frame).systems
-    nan = np.nan
-    expected = [[1, nan, nan, 3], [1, nan, nan, 0], [1.5, nan, nan, 2.5], [1, nan, nan, 2]]
-    assert np.array_equal(system.values, expected, equal_nan=True)
-
-
-def test_nulls_of_polars_and_arrow_are_unobserved():
-    frame = pl.DataFrame(
-        {"i": [1, None], "b": [None, True], "f": [None, float("nan")], "n": [None, None]}
-    ).with_columns(s=pl.lit(None, pl.String))
-    for one in (frame, frame.to_arrow(), frame.to_pandas()):
-        (system,) = read_panel(one).systems
-        assert system.observed.tolist() == [[True, False], [False, True], *[[False, False]] * 3]
 
 
 @settings(deadline=None, max_examples=40)
@@ -511,11 +374,6 @@ def test_one_dimension_is_one_variable():
     assert panel.systems[0].values.tolist() == [[1, 2, 3]]
     panel = read_panel([np.arange(3), np.arange(5)])
     assert [system.values.shape for system in panel.systems] == [(1, 3), (1, 5)]
-
-
-def test_series_are_frames_of_one_column():
-    assert read_panel(pd.Series([1.0, 2.0], name="x")).variables == ("x",)
-    assert read_panel(pl.Series("x", [1.0, 2.0])).variables == ("x",)
 
 
 def test_a_single_row_has_no_step():
@@ -571,8 +429,3 @@ def test_labels_come_in_any_form(labels):
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(DataError, match="label"):
         read_labels(labels, 2)
-
-
-def test_narwhals_frames_are_frames():
-    frame = nw.from_native(pl.DataFrame({"x": [1.0, 2.0]}))
-    assert read_panel(frame).variables == ("x",)
