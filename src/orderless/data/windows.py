@@ -195,9 +195,10 @@ def draw_variables(
         return None
     # floor(exp(uniform)) reaches most - 1 only from below most, hence the upper end.
     chosen = min(int(math.exp(size * math.log(most))), most - 1)
-    luck = torch.rand(members.shape, generator=generator)
-    luck = torch.where(members.cpu(), luck, -1.0)
-    return luck.topk(chosen, 1).indices.sort(1).values.to(members.device)
+    # Luck travels to the members, never the reverse: reading from a GPU would make it wait.
+    luck = torch.rand(members.shape, generator=generator).to(members.device)
+    luck = torch.where(members, luck, -1.0)
+    return luck.topk(chosen, 1).indices.sort(1).values
 
 
 def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) -> Tensor:

@@ -1,0 +1,122 @@
+"""Training on a GPU: seconds an epoch of ETTh1, how busy the card is, memory of a training step.
+
+    ORDERLESS_DATA=folder python -m benchmarks.training_gpu
+
+ETTh1 (folder/ltsf/ETTh1.parquet, or folder/ETTh1.npy with its values): look-back 336, horizon 96,
+batch 128, default network; an epoch is one pass over the 8,209 training windows and a validation.
+Memory: 321 variables, look-back 96, horizon 720, batch 16, on noise, which costs what data costs.
+"""
+
+import os
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.records import write_record
+from orderless import Forecaster
+
+FEW, MANY = 2, 7
+
+
+def main() -> None:
+    results = {"epoch": [], "memory": []}
+    for precision in ("no", "bf16"):
+        results["epoch"].append(measure_epoch(precision))
+        results["memory"].append(measure_memory(precision))
+        print(results["epoch"][-1], results["memory"][-1], sep="\n", flush=True)
+    print("wrote", write_record("training_gpu", results))
+
+
+def measure_epoch(precision: str) -> dict:
+    values = read_etth1()[:11520]
+
+    def fit(epochs: int) -> float:
+        training = {"batch_size": 128, "steps_per_epoch": None, "patience": MANY}
+        model = Forecaster(
+            96,
+            336,
+            epochs=epochs,
+            validation_share=0.25,
+            training=training,
+            device="cuda",
+            precision=precision,
+            verbose=False,
+        )
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        model.fit(values)
+        torch.cuda.synchronize()
+        return time.perf_counter() - begun
+
+    fit(1)  # compiles
+    repeats = [(fit(MANY) - fit(FEW)) / (MANY - FEW) for _ in range(3)]
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        fit(1)
+    kernels = [e for e in seen.events() if e.device_type == DeviceType.CUDA]
+    begin, end = min(e.time_range.start for e in kernels), max(e.time_range.end for e in kernels)
+    busy = sum(e.time_range.elapsed_us() for e in kernels)
+    by_name: dict[str, float] = {}
+    for event in kernels:
+        by_name[event.name] = by_name.get(event.name, 0.0) + event.time_range.elapsed_us()
+    heaviest = sorted(by_name.items(), key=lambda item: -item[1])[:12]
+    return {
+        "precision": precision,
+        "seconds_per_epoch": statistics.median(repeats),
+        "repeats": repeats,
+        "profile_of_a_fit_of_one_epoch": {
+            "kernels": len(kernels),
+            "share_of_time_in_kernels": busy / (end - begin),
+            "kernel_microseconds": busy,
+            "heaviest": {name[:80]: round(us) for name, us in heaviest},
+        },
+    }
+
+
+def measure_memory(precision: str) -> dict:
+    values = np.random.default_rng(0).standard_normal((1600, 321)).astype(np.float32)
+    settings = {"batch_size": 16, "steps_per_epoch": 10, "patience": 9}
+    model = Forecaster(
+        720,
+        96,
+        epochs=1,
+        validation_share=0.45,
+        training=settings,
+        network={"skip": True},
+        device="cuda",
+        precision=precision,
+        verbose=False,
+    )
+    peaks = []
+    original = torch.optim.AdamW.step
+
+    def step(self, *args, **kwargs):
+        done = original(self, *args, **kwargs)
+        peaks.append(torch.cuda.max_memory_allocated())
+        torch.cuda.reset_peak_memory_stats()
+        return done
+
+    torch.optim.AdamW.step = step
+    try:
+        model.fit(values)
+    finally:
+        torch.optim.AdamW.step = original
+    return {"precision": precision, "peak_megabytes_of_a_step": max(peaks[1:]) / 1e6}
+
+
+def read_etth1() -> np.ndarray:
+    folder = Path(os.environ["ORDERLESS_DATA"])
+    if (folder / "ETTh1.npy").exists():
+        return np.load(folder / "ETTh1.npy")
+    import pandas as pd
+
+    frame = pd.read_parquet(folder / "ltsf" / "ETTh1.parquet")
+    return frame.iloc[:, 1:].to_numpy(np.float32)
+
+
+if __name__ == "__main__":
+    main()
