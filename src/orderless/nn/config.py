@@ -47,7 +47,7 @@ class NetworkConfig:
     """Whether it is divided by its standard deviation as well."""
     skip: bool = True
     """Forecasting starts from a linear forecast, pooled too unless coupling is `none`."""
-    head_rank: int = 16
+    head_rank: int = 32
     """Rank of the map from all tokens of a variable to its forecast."""
     dropout: float = 0.2
 

@@ -50,7 +50,6 @@ class VI2DMamba(nn.Module):
             self.embed_pooled = nn.Linear(config.patch, config.channels, bias=False)
             nn.init.zeros_(self.embed_pooled.weight)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = nn.RMSNorm(config.channels, eps=1e-6)
 
     def forward(
         self,
@@ -70,7 +69,8 @@ class VI2DMamba(nn.Module):
         for block in self.blocks:
             x = block(x, members=members, observed=observed)
         where = presence(members, observed)
-        return Features(keep(self.norm(x), where), where)
+        # No norm at the end: how large a token is says how far its series is from its level.
+        return Features(keep(x, where), where)
 
     def _embed(self, values: Tensor, known: Tensor | None, members: Tensor | None) -> Tensor:
         if known is None:
