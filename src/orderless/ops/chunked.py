@@ -9,19 +9,22 @@ block and t in its second, the way is split at the border p between them:
 
     M[t, s] = (read[t] exp(A (S_t - S_p))) (exp(A (S_p - S_s)) held[s])
 
-one matrix product per block, both exponents of decaying systems: nothing overflows and nothing
-cancels, whatever the steps. States are carried from chunk to chunk.
+one matrix product per size of blocks, both exponents of decaying systems: nothing overflows and
+nothing cancels, whatever the steps. From one size to the next, reads in second halves are carried
+on to the start of the larger block, writes in first halves to its end. In the end they stand at
+the start and at the end of the chunk, where they meet the states, carried from chunk to chunk.
 
 The backward pass is written out: it saves the inputs of the operator alone, and rebuilds the rest
 for a few variables at a time, so that memory does not grow with their number.
 
-Layout: [batch, chunk, head, variable, (source,) time in chunk, ...]. The sources are the variable's
-own x and, where there is one, the field. The pair (h, v) and the state are one axis of size 2N.
-Coefficients have variable size 1.
+Layout: [batch, chunk, head, variable, ..., time in chunk], and [..., time in chunk, channel of the
+head] for signals. The pair (h, v) and the state are one axis of size 2N. What all variables share,
+the field and the carries, has variable size 1.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import torch
@@ -34,9 +37,9 @@ from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
 CHUNK = 32  # the longest block that is halved; a power of two
 HALVES = tuple(2**k for k in range(CHUNK.bit_length() - 1))  # 1, 2, ..., CHUNK / 2
-ENTRIES = 4096  # (batch, variable, time) entries worked on together: few calls, yet near the caches
+ENTRIES = 2048  # (batch, variable, time) entries worked on together: few calls, yet near caches
 
-Rows = tuple[slice, slice]  # some batch entries, some variables
+Rows = tuple[slice, slice]  # some batch entries, some of their variables
 
 
 def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
@@ -61,30 +64,34 @@ class _Scan(torch.autograd.Function):
         inputs, (step, *generator) = _Inputs(*tensors[:6]), tensors[6:]
         carries = _carries(Generator(*generator), step)
         scratch = _Scratch(inputs.x)
-        y, last = torch.empty_like(inputs.x), torch.empty_like(inputs.state)
-        for rows in _blocks(inputs.x):
-            scratch.rewind()
-            work = _build(inputs.of(rows), carries.of(rows), scratch)
-            y[rows], last[rows] = _outputs(work, scratch, inputs.x.shape[2])
+        y, last = inputs.x.new_empty(inputs.x.shape), torch.empty_like(inputs.state)
+        for batch, blocks in _blocks(inputs.x):
+            here = carries.of(batch)
+            for rows in blocks:
+                scratch.rewind()
+                work = _build(inputs.of(rows), here, scratch)
+                _from_chunks(
+                    _outputs(work, scratch).all, y[rows].unflatten(-1, (step.shape[-1], -1))
+                )
+                last[rows] = _from_heads(work.last)
         return y, last
 
     @staticmethod
-    def backward(ctx, dy, dlast):
+    def backward(ctx, *gradients):
+        dy, dlast = gradients
         inputs, (step, *generator) = _Inputs(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         with torch.enable_grad():
             shared = [value.detach().requires_grad_() for value in (step, *generator)]
             carries = _carries(Generator(*shared[1:]), shared[0])
-        dinputs = _Inputs(*(None if v is None else torch.zeros_like(v) for v in inputs))
+        dinputs = inputs.alike()
         dcarries = _Carries(*(torch.zeros_like(part) for part in carries))
         scratch = _Scratch(inputs.x)
-        for rows in _blocks(inputs.x):
-            scratch.rewind()
-            here = carries.of(rows)
-            work = _build(inputs.of(rows), here, scratch)
-            found = _gradients(work, here, dcarries.of(rows), dy[rows], dlast[rows], scratch)
-            for total, part in zip(dinputs.of(rows), found, strict=True):
-                if total is not None:
-                    total += part
+        for batch, blocks in _blocks(inputs.x):
+            here, dhere = carries.of(batch), dcarries.of(batch)
+            for rows in blocks:
+                scratch.rewind()
+                work = _build(inputs.of(rows), here, scratch)
+                _gradients(work, here, dhere, dy[rows], dlast[rows], dinputs.of(rows), scratch)
         return *dinputs, *torch.autograd.grad(carries, shared, dcarries)
 
 
@@ -98,86 +105,121 @@ class _Inputs(NamedTuple):
     field: Tensor | None
     field_write: Tensor | None
 
+    def alike(self) -> "_Inputs":
+        """Room for gradients, in the order of their axes; zero where several rows add to them."""
+        field = (None if value is None else value.new_zeros(value.shape) for value in self[4:])
+        return _Inputs(*(value.new_empty(value.shape) for value in self[:4]), *field)
+
     def of(self, rows: Rows) -> "_Inputs":
         field = (None if value is None else value[rows[0]] for value in self[4:])
         return _Inputs(*(value[rows] for value in self[:4]), *field)
 
 
-def _blocks(x: Tensor) -> Iterator[Rows]:
+def _blocks(x: Tensor) -> Iterator[tuple[slice, list[Rows]]]:
+    """Some batch entries, and rows of theirs that are worked on together; blocks of equal size."""
     batch, variables, time, _ = x.shape
     rows = max(1, ENTRIES // time)
-    many, few = min(variables, rows), max(1, rows // variables)
+    many = math.ceil(variables / math.ceil(variables / rows))
+    few = max(1, rows // variables)
     for b in range(0, batch, few):
-        for v in range(0, variables, many):
-            yield slice(b, b + few), slice(v, v + many)
+        some = slice(b, b + few)
+        yield some, [(some, slice(v, v + many)) for v in range(0, variables, many)]
+
+
+class _Carry:
+    """Lower-triangular 2x2 blocks per state, their entries (h, v, vh) one axis of size 3N."""
+
+    def __init__(self, entries: Tensor):
+        states = entries.shape[-2] // 3
+        self.entries = entries
+        self.diagonal = entries.narrow(-2, 0, 2 * states)
+        self.h, self.v, self.vh = entries.split(states, dim=-2)
 
 
 class _Carries(NamedTuple):
-    """Lower-triangular 2x2 blocks per state that carry a state over each span of a chunk.
+    """All carries, stacked.
 
-    The first axis is the span: to or since the border in blocks of two halves, for each size in
-    HALVES; then since the start of the chunk, until its end, and the hold over one step.
-    Then [B, chunk, H, 1, time in chunk, 2N or N].
+    A read is carried over its own step, a write is held over it; then, for each size in HALVES,
+    both are carried over the other half of the block, or stay if they are in that half.
     """
 
-    diagonal: Tensor
-    vh: Tensor
+    read: Tensor  # [k, B, chunk, H, 1, 3N, time in chunk]
+    write: Tensor
+    whole: Tensor  # over each chunk, [chunk, B, H, 1, 3N, 1]
 
-    def of(self, rows: Rows) -> "_Carries":
-        return _Carries(self.diagonal[:, rows[0]], self.vh[:, rows[0]])
-
-    def over(self, span: int) -> "_Carries":
-        return _Carries(self.diagonal[span], self.vh[span])
-
-    def half(self, span: int, which: int) -> "_Carries":
-        """The carry of one half of every block."""
-        return _Carries(*(_halves(part[span], HALVES[span])[which] for part in self))
-
-    def whole_chunk(self) -> "_Carries":
-        """Since the start of a chunk at its last time, [B, chunk, H, 1, 2N or N, 1]."""
-        return _Carries(*(part[SINCE_START][..., -1, :, None] for part in self))
-
-    def for_sources(self) -> "_Carries":
-        """With an axis of size 1 before the last two."""
-        return _Carries(*(part.unsqueeze(-3) for part in self))
+    def of(self, batch: slice) -> "_BatchCarries":
+        read, write = (value[:, batch].flatten(1, 3).unbind() for value in (self.read, self.write))
+        parts = (read, write, self.whole[:, batch].unbind())
+        return _BatchCarries(*([_Carry(entries) for entries in part] for part in parts))
 
 
-SINCE_START, UNTIL_END, OVER_STEP = -3, -2, -1  # spans behind the halves
-FIRST, SECOND = 0, 1  # halves of a block: the one that writes, the one that reads
+class _BatchCarries(NamedTuple):
+    """The carries of some batch entries: `read` and `write` [(batch, chunk, head), 1, 3N, time]."""
+
+    read: list[_Carry]
+    write: list[_Carry]
+    whole: list[_Carry]
 
 
 def _carries(generator: Generator, step: Tensor) -> _Carries:
     step = pad(step, (0, 0, 0, -step.shape[1] % CHUNK))
-    spans = [_around_borders(step, size) for size in HALVES]
-    spans += [_since_start(step, CHUNK), _until_end(step, CHUNK)]
-    moved, held = transition(generator, torch.stack(spans)), hold(generator, step)
-    blocks = Block(*(torch.cat((m, h.unsqueeze(0))) for m, h in zip(moved, held, strict=True)))
+    whole, held = (_by_chunk(part(generator, step)) for part in (transition, hold))
+    read, write = [whole], [held]
+    for size in HALVES:
+        first, second = whole.unflatten(-1, (-1, 2)).unbind(-1)
+        h, v, vh = first.tensor_split(3, dim=-2)
+        stay = torch.cat((torch.ones_like(h), torch.ones_like(v), torch.zeros_like(vh)), dim=-2)
+        read.append(_for_each_time(stay, first, size))
+        write.append(_for_each_time(second, stay, size))
+        then_h, then_v, then_vh = second.tensor_split(3, dim=-2)
+        whole = torch.cat((then_h * h, then_v * v, then_v * vh + then_vh * h), dim=-2)
+    return _Carries(torch.stack(read), torch.stack(write), whole.movedim(1, 0))
 
-    def by_chunk(part: Tensor) -> Tensor:
-        return part.unflatten(2, (-1, CHUNK)).permute(0, 1, 2, 4, 3, 5).unsqueeze(4).contiguous()
 
-    return _Carries(by_chunk(torch.cat((blocks.h, blocks.v), dim=-1)), by_chunk(blocks.vh))
+def _by_chunk(block: Block) -> Tensor:
+    """[B,T,H,N] each to [B, chunk, H, 1, 3N, time in chunk]."""
+    by_chunk = torch.cat(block, dim=-1).unflatten(1, (-1, CHUNK))
+    return by_chunk.permute(0, 1, 3, 4, 2).unsqueeze(3).contiguous()
 
 
-def _since_start(step: Tensor, size: int) -> Tensor:
-    """The time since the start of the block, its own step included.
+def _for_each_time(first: Tensor, second: Tensor, size: int) -> Tensor:
+    """One value per half of a block of two, repeated for each time in that half."""
+    return torch.stack((first, second), dim=-1).flatten(-2).repeat_interleave(size, dim=-1)
 
-    Sums stay within blocks: one running sum over a long series loses the digits of small steps.
+
+class _Matrices:
+    """A matrix for every (batch, chunk, head) and variable.
+
+    Its views are kept: making one takes as long as the arithmetic on a small block of rows.
     """
-    return step.unflatten(1, (-1, size)).cumsum(2).flatten(1, 2)
 
+    def __init__(self, all: Tensor):
+        self.all = all
+        self.h, self.v = all.tensor_split(2, dim=-2)  # halves of the rows
+        self._by_chunk: list[_Matrices] = []
 
-def _until_end(step: Tensor, size: int) -> Tensor:
-    """The time left until the end of the block, its own step excluded."""
-    after = pad(step.unflatten(1, (-1, size))[:, :, 1:], (0, 0, 0, 1))
-    return after.flip(2).cumsum(2).flip(2).flatten(1, 2)
+    @cached_property
+    def flat(self) -> Tensor:
+        return self.all.flatten(0, 1)
 
+    @cached_property
+    def flat_t(self) -> Tensor:
+        return self.flat.mT
 
-def _around_borders(step: Tensor, size: int) -> Tensor:
-    """In blocks of two halves: until the border in the first, since the border in the second."""
-    until = _until_end(step, size).unflatten(1, (-1, 2, size))[:, :, FIRST]
-    since = _since_start(step, size).unflatten(1, (-1, 2, size))[:, :, SECOND]
-    return torch.stack((until, since), dim=2).flatten(1, 3)
+    @cached_property
+    def diagonal(self) -> Tensor:
+        return self.all.diagonal(dim1=-2, dim2=-1)
+
+    @cached_property
+    def carry(self) -> _Carry:
+        return _Carry(self.all)
+
+    def by_chunk(self, batch: int, chunks: int) -> list["_Matrices"]:
+        """[batch, head, variable, ...] for each chunk."""
+        if not self._by_chunk:
+            parts = self.all.unflatten(0, (batch, chunks, -1)).unbind(1)
+            self._by_chunk = [_Matrices(part) for part in parts]
+        return self._by_chunk
 
 
 class _Scratch:
@@ -188,277 +230,313 @@ class _Scratch:
 
     def __init__(self, like: Tensor):
         self._like = like
-        self._buffers: list[Tensor] = []
-        self._taken = 0
+        self._buffers: dict[tuple[int, ...], _Matrices] = {}
+        self.taken = 0
 
-    def rewind(self) -> None:
-        self._taken = 0
+    def rewind(self, taken: int = 0) -> None:
+        """Let go of all but the first `taken` buffers."""
+        self.taken = taken
 
-    def take(self, *shape: int) -> Tensor:
-        size = math.prod(shape)
-        if self._taken == len(self._buffers):
-            self._buffers.append(self._like.new_empty(size))
-        self._taken += 1
-        return self._buffers[self._taken - 1][:size].view(shape)
+    def take(self, *shape: int) -> _Matrices:
+        place = (self.taken, *shape)
+        self.taken += 1
+        if place not in self._buffers:
+            self._buffers[place] = _Matrices(self._like.new_empty(shape))
+        return self._buffers[place]
 
-    def copy(self, z: Tensor) -> Tensor:
-        return self.take(*z.shape).copy_(z)
-
-    def mul(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.mul(a, b, out=self.take(*a.shape))
-
-    def matmul(self, a: Tensor, b: Tensor) -> Tensor:
-        out = self.take(*a.shape[:-1], b.shape[-1])
-        torch.bmm(a.flatten(0, -3), b.flatten(0, -3), out=out.flatten(0, -3))
+    def copy(self, z: Tensor) -> _Matrices:
+        out = self.take(*z.shape)
+        out.all.copy_(z)
         return out
 
-    def matmul_transposed(self, a: Tensor, b: Tensor) -> Tensor:
-        """a @ b.mT by way of a copy: a transposed view on the right takes three times as long."""
-        return self.matmul(a, self.copy(b.mT))
+    def mul(self, a: Tensor, b: Tensor) -> _Matrices:
+        out = self.take(*a.shape)
+        torch.mul(a, b, out=out.all)
+        return out
 
-    def to_chunks(self, z: Tensor) -> Tensor:
-        """[B,V,T,H,K] to [B, chunk, H, V, time in chunk, K], padded with zeros."""
+    def matmul(self, a: _Matrices, b: _Matrices, transposed: bool = False) -> _Matrices:
+        """a b, or a.mT b. Never with b.mT: that takes three times as long, a copy is cheaper."""
+        left = a.flat_t if transposed else a.flat
+        out = self.take(*a.all.shape[:2], left.shape[1], b.flat.shape[2])
+        torch.bmm(left, b.flat, out=out.flat)
+        return out
+
+    def spread(self, a: _Matrices, variables: int) -> _Matrices:
+        """What all variables share, for each of them."""
+        if a.all.shape[1] == variables:
+            return a
+        return self.copy(a.all.expand(-1, variables, -1, -1))
+
+    def gather(self, a: _Matrices, variables: int) -> _Matrices:
+        """The sum over the variables where they share one; else `a` itself."""
+        if a.all.shape[1] == variables:
+            return a
+        out = self.take(a.all.shape[0], 1, *a.all.shape[2:])
+        torch.sum(a.all, 1, keepdim=True, out=out.all)
+        return out
+
+    def to_chunks(self, z: Tensor, transposed: bool = False) -> _Matrices:
+        """[B,V,T,H,K] to [(batch, chunk, head), V, time in chunk, K], padded with zeros."""
         if z.shape[2] % CHUNK:
             z = pad(z, (0, 0, 0, 0, 0, -z.shape[2] % CHUNK))
-        return self.copy(z.unflatten(2, (-1, CHUNK)).permute(0, 2, 4, 1, 3, 5))
+        z = z.unflatten(2, (-1, CHUNK)).permute(0, 2, 4, 1, 3, 5)
+        z = z.mT if transposed else z
+        out = self.take(z.shape[0] * z.shape[1] * z.shape[2], *z.shape[3:])
+        out.all.view(z.shape).copy_(z)
+        return out
+
+
+class _Source(NamedTuple):
+    """A signal that is written to the states: the variable's own x, or the field."""
+
+    signal: _Matrices  # [time in chunk, P]
+    writes: list[_Matrices]  # write, held, and carried on, [2N, time in chunk]
+    matrix: _Matrices  # M
 
 
 class _Work(NamedTuple):
-    """What forward and backward both need of some rows. Columns are (source, time in chunk)."""
+    """What forward and backward both need of some rows."""
 
-    x: Tensor  # [.., V, column, P]
-    write: Tensor  # [.., V, source, time in chunk, 2N]
-    read: Tensor  # [.., V, time in chunk, 2N]
-    held: Tensor  # the write held over its step
-    reads: list[
-        Tensor
-    ]  # read, carried since the border, per size of halves: [.., V, block, size, 2N]
-    writes: list[Tensor]  # held, carried to the border: [.., V, block, (source, size), 2N]
-    matrix: Tensor  # M, [.., V, time in chunk, column]
-    read_start: Tensor  # read, carried since the start of the chunk
-    write_end: Tensor  # held, carried to the end of the chunk, [.., V, column, 2N]
-    starts: Tensor  # the state before each chunk, [..., 2N, P]
+    reads: list[_Matrices]  # read, carried back further and further, [2N, time in chunk]
+    sources: list[_Source]
+    starts: _Matrices  # the state before each chunk, [2N, P]
     last: Tensor
 
 
-def _build(inputs: _Inputs, carries: _Carries, scratch: _Scratch) -> _Work:
-    heads = carries.vh.shape[3]
-    signals, weights = [inputs.x], [inputs.write]
-    if inputs.field is not None:
-        signals.append(inputs.field.unsqueeze(1).expand_as(inputs.x))
-        weights.append(inputs.field_write.unsqueeze(1).expand_as(inputs.write))
-    x = _sources_to_chunks([s.unflatten(-1, (heads, -1)) for s in signals], scratch).flatten(4, 5)
-    write = _sources_to_chunks([_per_head(w, heads) for w in weights], scratch)
-    read = scratch.to_chunks(_per_head(inputs.read, heads))
-    held = _carry_write(carries.over(OVER_STEP).for_sources(), write, scratch)
-    matrix = scratch.take(*read.shape[:-1], len(signals), CHUNK).zero_()
-    diagonal = matrix.diagonal(dim1=-3, dim2=-1)
-    diagonal.copy_(scratch.mul(held, read.unsqueeze(4)).sum(-1))
-    reads, writes = [], []
-    for k, size in enumerate(HALVES):
-        reads.append(_carry_read(carries.half(k, SECOND), _halves(read, size)[SECOND], scratch))
-        written = _halves(held, size)[FIRST].transpose(4, 5)
-        carried = _carry_write(carries.half(k, FIRST).for_sources(), written, scratch)
-        writes.append(carried.flatten(-3, -2))
-        blocks = scratch.matmul(reads[k], writes[k].mT).unflatten(-1, (-1, size))
-        _across_borders(matrix, size).copy_(blocks)
-    read_start = _carry_read(carries.over(SINCE_START), read, scratch)
-    write_end = _carry_write(carries.over(UNTIL_END).for_sources(), held, scratch).flatten(4, 5)
-    inflow = scratch.matmul(write_end.mT, x)
-    starts, last = _chunk_states(
-        _to_heads(inputs.state, heads), inflow, carries.whole_chunk(), scratch
-    )
-    matrix = matrix.flatten(-2)
-    return _Work(x, write, read, held, reads, writes, matrix, read_start, write_end, starts, last)
+def _build(inputs: _Inputs, carries: _BatchCarries, scratch: _Scratch) -> _Work:
+    heads = carries.whole[0].h.shape[1]
+    signals = [(inputs.x, inputs.write)]
+    if inputs.field is not None and inputs.field_write is not None:
+        signals.append((inputs.field.unsqueeze(1), inputs.field_write.unsqueeze(1)))
+    reads = [scratch.to_chunks(_per_head(inputs.read, heads), transposed=True)]
+    for carry in carries.read:
+        reads.append(_carry_read(carry, reads[-1], scratch))
+    sources = []
+    for signal, write in signals:
+        chunks = scratch.to_chunks(signal.unflatten(-1, (heads, -1)))
+        writes = [scratch.to_chunks(_per_head(write, heads), transposed=True)]
+        for carry in carries.write:
+            writes.append(_carry_write(carry, writes[-1], scratch))
+        sources.append(_Source(chunks, writes, _matrix(reads, writes, scratch)))
+    inflow = scratch.matmul(sources[0].writes[-1], sources[0].signal)
+    for source in sources[1:]:
+        inflow.all.add_(scratch.matmul(source.writes[-1], source.signal).all)
+    starts, last = _chunk_states(_to_heads(inputs.state, heads), inflow, carries.whole, scratch)
+    return _Work(reads, sources, starts, last)
 
 
-def _outputs(work: _Work, scratch: _Scratch, time: int) -> tuple[Tensor, Tensor]:
-    y = scratch.matmul(work.matrix, work.x)
-    y.flatten(0, 3).baddbmm_(work.read_start.flatten(0, 3), work.starts.flatten(0, 3))
-    return _from_chunks(y, time).flatten(-2), _from_heads(work.last)
+class _Border(NamedTuple):
+    """1 where t is in the second half of a block, and s in its first."""
+
+    across: Tensor
+    across_t: Tensor
+
+
+@cache
+def _borders(dtype: torch.dtype, device: torch.device) -> list[_Border]:
+    """For each size in HALVES."""
+    s = torch.arange(CHUNK, device=device)
+    t = s.unsqueeze(-1)
+    masks = [(t // size == s // size + 1) & (t // (2 * size) == s // (2 * size)) for size in HALVES]
+    return [_Border(mask.to(dtype), mask.mT.to(dtype).contiguous()) for mask in masks]
+
+
+def _matrix(reads: list[_Matrices], writes: list[_Matrices], scratch: _Scratch) -> _Matrices:
+    groups, variables = reads[0].all.shape[:2]
+    matrix = scratch.take(groups, variables, CHUNK, CHUNK)
+    matrix.all.zero_()
+    taken = scratch.taken
+    matrix.diagonal.copy_(scratch.mul(reads[0].all, writes[1].all).all.sum(-2))
+    borders = _borders(matrix.all.dtype, matrix.all.device)
+    for border, read, write in zip(borders, reads[1:-1], writes[1:-1], strict=True):
+        scratch.rewind(taken)
+        product = scratch.matmul(read, scratch.spread(write, variables), transposed=True)
+        matrix.all.addcmul_(product.all, border.across)
+    scratch.rewind(taken)
+    return matrix
+
+
+def _outputs(work: _Work, scratch: _Scratch) -> _Matrices:
+    y = scratch.matmul(work.reads[-1], work.starts, transposed=True)
+    for source in work.sources:
+        y.flat.baddbmm_(source.matrix.flat, scratch.spread(source.signal, y.all.shape[1]).flat)
+    return y
 
 
 def _gradients(
     work: _Work,
-    carries: _Carries,
-    dcarries: _Carries,
+    carries: _BatchCarries,
+    dcarries: _BatchCarries,
     dy: Tensor,
     dlast: Tensor,
+    dinputs: _Inputs,
     scratch: _Scratch,
-) -> tuple[Tensor | None, ...]:
-    """Gradients in the order of `_Inputs`; those of the carries are added to `dcarries`."""
-    time, heads, states = dy.shape[2], carries.vh.shape[3], carries.vh.shape[-1]
-    dy = scratch.to_chunks(dy.unflatten(-1, (heads, -1)))
-
-    # From state to state, backwards; `dinflow` is the gradient of what each chunk adds.
-    dstarts = scratch.matmul(work.read_start.mT, dy)
+) -> None:
+    """Gradients of the inputs, written to `dinputs`; what others share is added to."""
+    heads, variables = carries.whole[0].h.shape[1], dy.shape[1]
+    by_head = dy.unflatten(-1, (heads, -1))
+    dout, dout_t = scratch.to_chunks(by_head), scratch.to_chunks(by_head, transposed=True)
+    dstarts = scratch.matmul(work.reads[-1], dout)
     dinflow, dstate = _chunk_states_backward(
-        _to_heads(dlast, heads), dstarts, carries.whole_chunk(), scratch
+        _to_heads(dlast, heads), dstarts, work.starts, carries.whole, dcarries.whole, scratch
     )
-    dwhole = dcarries.whole_chunk()
-    along = scratch.mul(dinflow, work.starts)
-    across = scratch.mul(dinflow[..., states:, :], work.starts[..., :states, :])
-    dwhole.diagonal.add_(along.sum((3, 5), keepdim=True))
-    dwhole.vh.add_(across.sum((3, 5), keepdim=True))
-
-    dx = scratch.matmul(work.matrix.mT, dy)
-    dx.flatten(0, 3).baddbmm_(work.write_end.flatten(0, 3), dinflow.flatten(0, 3))
-    dread = _carry_read_backward(
-        scratch.matmul_transposed(dy, work.starts),
-        work.read,
-        carries.over(SINCE_START),
-        dcarries.over(SINCE_START),
-        scratch,
-    )
-    dheld = _carry_write_backward(
-        scratch.matmul_transposed(work.x, dinflow).unflatten(4, (-1, CHUNK)),
-        work.held,
-        carries.over(UNTIL_END).for_sources(),
-        dcarries.over(UNTIL_END).for_sources(),
-        scratch,
-    )
-    dmatrix = scratch.matmul_transposed(dy, work.x).unflatten(-1, (-1, CHUNK))
-    ddiagonal = dmatrix.diagonal(dim1=-3, dim2=-1).unsqueeze(-1)
-    dread += scratch.mul(work.held, ddiagonal).sum(4)
-    dheld.addcmul_(ddiagonal, work.read.unsqueeze(4))
-    for k, size in enumerate(HALVES):
-        dblocks = scratch.copy(_across_borders(dmatrix, size)).flatten(-2)
-        _halves(dread, size)[SECOND].add_(
-            _carry_read_backward(
-                scratch.matmul(dblocks, work.writes[k]),
-                _halves(work.read, size)[SECOND],
-                carries.half(k, SECOND),
-                dcarries.half(k, SECOND),
-                scratch,
-            )
+    dread = scratch.matmul(work.starts, dout_t)
+    dsources = []
+    for signal, writes, matrix in work.sources:
+        own = signal.all.shape[1]
+        dinflow = scratch.gather(dinflow, own)
+        dsignal = scratch.gather(scratch.matmul(matrix, dout, transposed=True), own)
+        dsignal.flat.baddbmm_(writes[-1].flat_t, dinflow.flat)
+        signal_t = scratch.copy(signal.all.mT)
+        dwrite = scratch.matmul(dinflow, signal_t)
+        dmatrix = scratch.matmul(dout, scratch.spread(signal_t, variables))
+        dsources.append(_SourceGradient(dsignal, dwrite, dmatrix, scratch))
+    taken = scratch.taken
+    for k in reversed(range(len(carries.read))):
+        _carry_read_backward(dread, work.reads[k], carries.read[k], dcarries.read[k], scratch)
+        scratch.rewind(taken)
+        for (_, writes, _), d in zip(work.sources, dsources, strict=True):
+            _carry_write_backward(d.write, writes[k], carries.write[k], dcarries.write[k], scratch)
+            if k > 0:
+                dproduct, dproduct_t = d.product(k - 1, scratch)
+                dread.flat.baddbmm_(scratch.spread(writes[k], variables).flat, dproduct_t.flat)
+                d.add_to_write(scratch.matmul(work.reads[k], dproduct), scratch)
+            if k == 1:
+                d.add_to_write(scratch.mul(work.reads[0].all, d.diagonal.all), scratch)
+            if k == 0:
+                dread.all.addcmul_(writes[1].all, d.diagonal.all)
+            scratch.rewind(taken)
+    own = dsources[0]
+    _from_chunks(own.signal.all, dinputs.x.unflatten(-1, (heads, -1)))
+    _weights_from_chunks(own.write, dinputs.write, heads)
+    _weights_from_chunks(dread, dinputs.read, heads)
+    dinputs.state.copy_(_from_heads(dstate))
+    if dinputs.field is not None and dinputs.field_write is not None:
+        dfield = dinputs.field.unsqueeze(1).unflatten(-1, (heads, -1))
+        _from_chunks(dsources[1].signal.all, dfield, Tensor.add_)
+        _weights_from_chunks(
+            dsources[1].write, dinputs.field_write.unsqueeze(1), heads, Tensor.add_
         )
-        _halves(dheld, size)[FIRST].transpose(4, 5).add_(
-            _carry_write_backward(
-                scratch.matmul(dblocks.mT, work.reads[k]).unflatten(-2, (-1, size)),
-                _halves(work.held, size)[FIRST].transpose(4, 5),
-                carries.half(k, FIRST).for_sources(),
-                dcarries.half(k, FIRST).for_sources(),
-                scratch,
-            )
+
+
+class _SourceGradient:
+    def __init__(self, signal: _Matrices, write: _Matrices, matrix: _Matrices, scratch: _Scratch):
+        self.signal = signal
+        self.write = write  # of the last of the writes, then turned into that of the first
+        self.diagonal = scratch.copy(matrix.diagonal.unsqueeze(2))
+        self._matrix, self._matrix_t = matrix, scratch.copy(matrix.all.mT)
+
+    def product(self, k: int, scratch: _Scratch) -> tuple[_Matrices, _Matrices]:
+        """The gradient of the product across the borders of HALVES[k], and its transpose."""
+        border = _borders(self._matrix.all.dtype, self._matrix.all.device)[k]
+        return (
+            scratch.mul(self._matrix.all, border.across),
+            scratch.mul(self._matrix_t.all, border.across_t),
         )
-    dwrite = _carry_write_backward(
-        dheld,
-        work.write,
-        carries.over(OVER_STEP).for_sources(),
-        dcarries.over(OVER_STEP).for_sources(),
-        scratch,
-    )
-    dx, *dfield = dx.unflatten(4, (-1, CHUNK)).unbind(4)
-    dwrite, *dfield_write = dwrite.unbind(4)
-    return (
-        _from_chunks(dx, time).flatten(-2),
-        _weights_from_chunks(dwrite, time),
-        _weights_from_chunks(dread, time),
-        _from_heads(dstate),
-        *(_from_chunks(part.sum(3, keepdim=True), time).flatten(-2).squeeze(1) for part in dfield),
-        *(
-            _weights_from_chunks(part.sum(3, keepdim=True), time).squeeze(1)
-            for part in dfield_write
-        ),
-        *(() if dfield else (None, None)),
-    )
+
+    def add_to_write(self, part: _Matrices, scratch: _Scratch) -> None:
+        self.write.all.add_(scratch.gather(part, self.write.all.shape[1]).all)
 
 
-def _carry_write(carry: _Carries, z: Tensor, scratch: _Scratch) -> Tensor:
+def _carry_write(carry: _Carry, z: _Matrices, scratch: _Scratch) -> _Matrices:
     """The product carry z: what was written flows from h to v."""
-    states = carry.vh.shape[-1]
-    out = scratch.mul(z, carry.diagonal)
-    out[..., states:].addcmul_(carry.vh, z[..., :states])
+    out = scratch.mul(z.all, carry.diagonal)
+    out.v.addcmul_(carry.vh, z.h)
     return out
 
 
-def _carry_read(carry: _Carries, z: Tensor, scratch: _Scratch) -> Tensor:
+def _carry_read(carry: _Carry, z: _Matrices, scratch: _Scratch) -> _Matrices:
     """The product z carry: a read of v also reads what will have flowed there from h."""
-    states = carry.vh.shape[-1]
-    out = scratch.mul(z, carry.diagonal)
-    out[..., :states].addcmul_(carry.vh, z[..., states:])
+    out = scratch.mul(z.all, carry.diagonal)
+    out.h.addcmul_(carry.vh, z.v)
     return out
 
 
 def _carry_write_backward(
-    dout: Tensor, z: Tensor, carry: _Carries, dcarry: _Carries, scratch: _Scratch
-) -> Tensor:
-    states = carry.vh.shape[-1]
-    _add_summed(scratch.mul(dout, z), dcarry.diagonal)
-    _add_summed(scratch.mul(dout[..., states:], z[..., :states]), dcarry.vh)
-    return _carry_read(carry, dout, scratch)
+    d: _Matrices, z: _Matrices, carry: _Carry, dcarry: _Carry, scratch: _Scratch
+) -> None:
+    """Turn d, the gradient of the product, into that of z."""
+    _add_products(dcarry, d, z, d.v, z.h, scratch)
+    d.h.mul_(carry.h).addcmul_(carry.vh, d.v)
+    d.v.mul_(carry.v)
 
 
 def _carry_read_backward(
-    dout: Tensor, z: Tensor, carry: _Carries, dcarry: _Carries, scratch: _Scratch
-) -> Tensor:
-    states = carry.vh.shape[-1]
-    _add_summed(scratch.mul(dout, z), dcarry.diagonal)
-    _add_summed(scratch.mul(dout[..., :states], z[..., states:]), dcarry.vh)
-    return _carry_write(carry, dout, scratch)
+    d: _Matrices, z: _Matrices, carry: _Carry, dcarry: _Carry, scratch: _Scratch
+) -> None:
+    _add_products(dcarry, d, z, d.h, z.v, scratch)
+    d.v.mul_(carry.v).addcmul_(carry.vh, d.h)
+    d.h.mul_(carry.h)
 
 
-def _add_summed(z: Tensor, total: Tensor) -> None:
-    """Sum over the variables first: one pass over memory in its order; then over the sources."""
-    total.add_(z.sum(3, keepdim=True).sum_to_size(total.shape))
+def _add_products(
+    dcarry: _Carry, d: _Matrices, z: _Matrices, d_to: Tensor, z_from: Tensor, scratch: _Scratch
+) -> None:
+    """Add up, over the variables, what each passes on to the entries of the carry."""
+    *leading, rows, columns = z.all.shape
+    products = scratch.take(*leading, rows // 2 * 3, columns)
+    torch.mul(d.all, z.all, out=products.carry.diagonal)
+    torch.mul(d_to, z_from, out=products.carry.vh)
+    dcarry.entries.add_(scratch.gather(products, 1).all)
 
 
 def _chunk_states(
-    state: Tensor, inflow: Tensor, whole: _Carries, scratch: _Scratch
-) -> tuple[Tensor, Tensor]:
-    """The state [B,H,V,2N,P] before every chunk, and after the last."""
-    states = whole.vh.shape[-2]
-    starts = scratch.take(*inflow.shape)
-    for k in range(inflow.shape[1]):
-        starts[:, k] = state
-        state = inflow[:, k].addcmul_(whole.diagonal[:, k], starts[:, k])
-        state[..., states:, :].addcmul_(whole.vh[:, k], starts[:, k, ..., :states, :])
+    state: Tensor, inflow: _Matrices, whole: list[_Carry], scratch: _Scratch
+) -> tuple[_Matrices, Tensor]:
+    """The state before every chunk, and the one after the last, [B,H,V,2N,P]."""
+    starts = scratch.take(*inflow.all.shape)
+    chunks = (z.by_chunk(len(state), len(whole)) for z in (starts, inflow))
+    for start, flow, carry in zip(*chunks, whole, strict=True):
+        start.all.copy_(state)
+        state = flow.all.addcmul_(carry.diagonal, start.all)
+        flow.v.addcmul_(carry.vh, start.h)
     return starts, state
 
 
 def _chunk_states_backward(
-    dstate: Tensor, dstarts: Tensor, whole: _Carries, scratch: _Scratch
-) -> tuple[Tensor, Tensor]:
+    dstate: Tensor,
+    dstarts: _Matrices,
+    starts: _Matrices,
+    whole: list[_Carry],
+    dwhole: list[_Carry],
+    scratch: _Scratch,
+) -> tuple[_Matrices, Tensor]:
     """The gradient of what flows into every state, and of the state before the first chunk."""
-    states = whole.vh.shape[-2]
-    dinflow = scratch.take(*dstarts.shape)
-    for k in reversed(range(dstarts.shape[1])):
-        dinflow[:, k] = dstate
-        dstate = dstarts[:, k].addcmul_(whole.diagonal[:, k], dinflow[:, k])
-        dstate[..., :states, :].addcmul_(whole.vh[:, k], dinflow[:, k, ..., states:, :])
+    dinflow = scratch.take(*dstarts.all.shape)
+    chunks = (z.by_chunk(len(dstate), len(whole)) for z in (dinflow, dstarts, starts))
+    steps = list(zip(*chunks, whole, dwhole, strict=True))
+    for dflow, dstart, start, carry, dcarry in reversed(steps):
+        dflow.all.copy_(dstate)
+        dstate = dstart.all.addcmul_(carry.diagonal, dflow.all)
+        dstart.h.addcmul_(carry.vh, dflow.v)
+        taken = scratch.taken
+        dcarry.diagonal.add_(scratch.mul(dflow.all, start.all).all.sum((2, 4), keepdim=True))
+        dcarry.vh.add_(scratch.mul(dflow.v, start.h).all.sum((2, 4), keepdim=True))
+        scratch.rewind(taken)
     return dinflow, dstate
 
 
-def _halves(z: Tensor, size: int) -> tuple[Tensor, ...]:
-    """Both halves of every block of 2 size times: [..., block, size, k] each."""
-    return z.unflatten(-2, (-1, 2, size)).unbind(-3)
+def _from_chunks(z: Tensor, out: Tensor, put: Callable = Tensor.copy_) -> None:
+    """Put [(batch, chunk, head), V, time in chunk, K] to [B,V,T,H,K]."""
+    batch, _, time, heads, _ = out.shape
+    z = z.unflatten(0, (batch, -1, heads)).permute(0, 3, 1, 4, 2, 5)
+    if time % CHUNK:
+        put(out, z.flatten(2, 3)[:, :, :time])
+    else:
+        put(out.unflatten(2, (-1, CHUNK)), z)
 
 
-def _across_borders(matrix: Tensor, size: int) -> Tensor:
-    """Where M [.., time, source, time] reads in the second half of a block what its first wrote.
-
-    A view [.., block, size, source, size].
-    """
-    blocks = matrix.unflatten(-1, (-1, 2, size)).unflatten(-5, (-1, 2, size))
-    return blocks.diagonal(dim1=-7, dim2=-3)[..., SECOND, :, :, FIRST, :, :].movedim(-1, -4)
-
-
-def _sources_to_chunks(sources: list[Tensor], scratch: _Scratch) -> Tensor:
-    return torch.stack([scratch.to_chunks(source) for source in sources], dim=4)
-
-
-def _from_chunks(z: Tensor, time: int) -> Tensor:
-    """Back to [B,V,T,H,K]."""
-    return z.permute(0, 3, 1, 4, 2, 5).flatten(2, 3)[:, :, :time]
+def _weights_from_chunks(
+    z: _Matrices, out: Tensor, heads: int, put: Callable = Tensor.copy_
+) -> None:
+    """To [B,V,T,2,N]: the sum over the heads, which share what they write and read by."""
+    shared = z.all.mT if heads == 1 else z.all.mT.unflatten(0, (-1, heads)).sum(1)
+    _from_chunks(shared, out.flatten(-2).unsqueeze(3), put)
 
 
 def _per_head(weights: Tensor, heads: int) -> Tensor:
     """[B,V,T,2,N] to [B,V,T,H,2N]: heads share what they write and read by."""
     return weights.flatten(-2).unsqueeze(3).expand(-1, -1, -1, heads, -1)
-
-
-def _weights_from_chunks(z: Tensor, time: int) -> Tensor:
-    return _from_chunks(z, time).sum(3).unflatten(-1, (2, -1))
 
 
 def _to_heads(state: Tensor, heads: int) -> Tensor:
