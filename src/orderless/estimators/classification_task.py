@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 
 import torch
@@ -17,7 +16,11 @@ ENTRIES_AT_ONCE = 2**20
 
 
 class ClassificationTask:
-    """Trains a `ClassificationNetwork` on cases of any length, each ending at the last position."""
+    """Trains a `ClassificationNetwork` on cases of any length.
+
+    A case is padded in front to `length`, or, where it is longer, not at all: what is said of it
+    must not depend on the length of the cases it happens to be batched with.
+    """
 
     slow_parameters = ()
 
@@ -25,19 +28,19 @@ class ClassificationTask:
         self,
         module: ClassificationNetwork,
         series: Series,
+        length: int,
         labels: Tensor,
         identities: Tensor | None,
         train: Tensor,
         validation: Tensor,
     ) -> None:
         self.module, self.series, self.labels = module, series, labels
+        self.length = length
         self.identities = identities
         self.train, self.validation = train, validation
         self.train_size = len(train)
         self.complete = bool(
-            series.flat_observed.all()
-            and series.members.all()
-            and (series.lengths == series.lengths[0]).all()
+            series.flat_observed.all() and series.members.all() and (series.lengths == length).all()
         )
         digest = hashlib.sha256(json.dumps([asdict(module.config), module.classes]).encode())
         for tensor in (series.flat, series.flat_observed, labels, train, validation):
@@ -55,25 +58,32 @@ class ClassificationTask:
         """Cross-entropy of these cases, on all variables or a subset drawn for this step."""
         cases = self.train[index]
         variables = draw_variables(self.series.members[cases], torch.default_generator)
-        return cross_entropy(self._scores(module, cases, variables), self.labels[cases])
+        return cross_entropy(
+            self._scores(module, cases, self.length, variables), self.labels[cases]
+        )
 
     @torch.no_grad()
     def score(self, module: nn.Module) -> float:
         """Cross-entropy of the validation cases."""
-        scores = torch.cat(list(self.scores(module, self.validation)))
+        scores = self.scores(module, self.validation)
         return float(cross_entropy(scores, self.labels[self.validation]))
 
-    def scores(self, module: nn.Module, cases: Tensor) -> Iterator[Tensor]:
-        """Class scores of the cases, block by block."""
-        size = int(self.series.lengths.max()) * self.series.members.shape[1]
-        for part in cases.split(max(1, ENTRIES_AT_ONCE // size)):
-            yield self._scores(module, part)
+    def scores(self, module: nn.Module, cases: Tensor) -> Tensor:
+        """Class scores [case, class], computed block by block."""
+        lengths = self.series.lengths[cases].clamp(min=self.length)
+        results = torch.empty(len(cases), self.module.classes, device=self.series.flat.device)
+        for length in lengths.unique().tolist():
+            places = (lengths == length).nonzero().squeeze(1)
+            size = length * self.series.members.shape[1]
+            for part in places.split(max(1, ENTRIES_AT_ONCE // size)):
+                results[part] = self._scores(module, cases[part], length)
+        return results
 
-    def _scores(self, module: nn.Module, cases: Tensor, variables: Tensor | None = None) -> Tensor:
-        lengths = self.series.lengths[cases]
-        longest = int(lengths.max())
-        index = torch.stack((cases, lengths - longest), dim=1)
-        values, observed, members = self.series.gather(index, longest, variables)
+    def _scores(
+        self, module: nn.Module, cases: Tensor, length: int, variables: Tensor | None = None
+    ) -> Tensor:
+        index = torch.stack((cases, self.series.lengths[cases] - length), dim=1)
+        values, observed, members = self.series.gather(index, length, variables)
         identities = self.identities
         if identities is not None:
             identities = identities[cases]

@@ -112,7 +112,8 @@ class Classifier(Estimator):
         self.scales_ = learn_scales(panel, lengths)
         if self.identify is None:
             self.scales_ = share_scale(self.scales_)
-        task = self._build_task(panel, codes, max(lengths))
+        self.length_ = max(lengths)
+        task = self._build_task(panel, codes)
         settings = build_training_config(
             TRAINING,
             self.training,
@@ -139,7 +140,7 @@ class Classifier(Estimator):
         task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
         task.to(next(self.network_.parameters()).device)
         with torch.inference_mode():
-            scores = torch.cat(list(task.scores(self.network_, task.train)))
+            scores = task.scores(self.network_, task.train)
         return scores.double().softmax(-1).cpu().numpy()
 
     def predict(self, X: Any, **columns: Hashable) -> np.ndarray:
@@ -152,9 +153,9 @@ class Classifier(Estimator):
         predicted = self.predict(X, **columns)
         return float((predicted == read_labels(y, len(predicted))).mean())
 
-    def _build_task(self, panel: Panel, codes: np.ndarray, longest: int) -> ClassificationTask:
+    def _build_task(self, panel: Panel, codes: np.ndarray) -> ClassificationTask:
         config = build_network_config(
-            self.preset, longest, self.network, center="none", scale=False, skip=False
+            self.preset, self.length_, self.network, center="none", scale=False, skip=False
         )
         names = sorted(self.variables_in_) if self.identify == "name" else ()
         with torch.random.fork_rng(devices=[]):
@@ -183,6 +184,7 @@ class Classifier(Estimator):
         return ClassificationTask(
             network,
             series,
+            self.length_,
             torch.as_tensor(codes),
             identities,
             torch.as_tensor(train_cases),
@@ -193,7 +195,7 @@ class Classifier(Estimator):
         self, panel: Panel, task: ClassificationTask, codes: np.ndarray, training: str
     ) -> None:
         with torch.inference_mode():
-            scores = torch.cat(list(task.scores(self.network_, task.validation)))
+            scores = task.scores(self.network_, task.validation)
         actual = task.labels[task.validation]
         wrong = float((scores.argmax(-1) != actual).double().mean())
         commonest = np.bincount(codes[task.train.cpu().numpy()]).argmax()
@@ -217,6 +219,7 @@ class Classifier(Estimator):
             "classes_dtype": "object" if kind == "O" else self.classes_.dtype.str,
             "variables_in": list(self.variables_in_),
             "columns": self.columns_,
+            "length": self.length_,
             "seed": self.seed_,
             "scales": {name: list(pair) for name, pair in self.scales_.items()},
             "errors": self.errors_,
@@ -230,7 +233,7 @@ class Classifier(Estimator):
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
         self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_, self.seed_ = facts["columns"], facts["seed"]
+        self.columns_, self.seed_, self.length_ = facts["columns"], facts["seed"], facts["length"]
         self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
         self.errors_, self.report_ = facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]

@@ -78,7 +78,7 @@ class Forecaster(Estimator):
         *,
         preset: str = "default",
         network: Mapping[str, Any] | None = None,
-        epochs: int = 8,
+        epochs: int = 5,
         loss: str = "l1",
         season: int | None = None,
         validation_share: float = 0.2,

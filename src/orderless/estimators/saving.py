@@ -57,10 +57,11 @@ def load(folder: str | Path) -> Any:
     folder = Path(folder)
     config = _read_config(folder)
     weights = _read_bytes(folder, WEIGHTS)
-    if hashlib.sha256(weights).hexdigest() != config["weights"]["sha256"]:
+    expected = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
+    if config.get("weights") != expected:
         raise ModelFileError(
-            f"{folder / WEIGHTS} is not the file that was saved ({len(weights)} bytes, "
-            f"{config['weights']['bytes']} expected; the checksum differs). Copy the folder again."
+            f"{folder / WEIGHTS} is not the file that was saved: its {len(weights)} bytes do not "
+            "have the length and the checksum that config.json names. Copy the folder again."
         )
     from orderless.estimators import Classifier, Detector, Forecaster
 
@@ -71,7 +72,7 @@ def load(folder: str | Path) -> Any:
     except Exception as error:
         raise ModelFileError(
             f"{folder} passes its checksums but cannot be understood by orderless "
-            f"{orderless.__version__} (it was saved by {config['orderless']}): {error}"
+            f"{orderless.__version__} (it was saved by {config.get('orderless')}): {error!r}"
         ) from error
     return estimator
 

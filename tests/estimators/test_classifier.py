@@ -1,0 +1,102 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from orderless import Classifier
+from orderless.data.simulate import motions
+from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
+
+CASES, LABELS, NAMES = motions(0, cases=48)
+SMALL = {"channels": 16, "states": 2, "stride": 4, "patch": 8}
+
+
+def quick(**settings) -> Classifier:
+    base = {"network": SMALL, "epochs": 0, "verbose": False}
+    return Classifier(**(base | settings))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Classifier:
+    return quick(epochs=25, training={"learning_rate": 0.01}).fit(CASES[:36], LABELS[:36])
+
+
+def test_motions_are_told_apart(trained):
+    assert trained.score(CASES[36:], LABELS[36:]) > 0.7
+    assert set(trained.predict(CASES[36:])) <= set(LABELS)
+
+
+def test_probabilities_add_up_to_one(trained):
+    probabilities = trained.predict_proba(CASES)
+    assert probabilities.shape == (48, 3)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+
+
+@pytest.mark.parametrize("identify", [None, "name"])
+def test_the_order_of_named_variables_changes_nothing_to_the_bit(identify):
+    frame = pd.concat(
+        pd.DataFrame(case.T, columns=NAMES).assign(case=number, time=range(case.shape[1]))
+        for number, case in enumerate(CASES[:12])
+    )
+    model = quick(identify=identify).fit(frame, LABELS[:12], group="case", time="time")
+    shuffled = frame[["time", *NAMES[::-1], "case"]]
+    np.testing.assert_array_equal(model.predict_proba(frame), model.predict_proba(shuffled))
+
+
+def test_exchangeable_variables_have_no_names(trained):
+    shuffled = [case[::-1] for case in CASES]
+    np.testing.assert_allclose(
+        trained.predict_proba(shuffled), trained.predict_proba(CASES), atol=1e-5
+    )
+
+
+def test_identified_variables_do():
+    model = quick(identify="name").fit(CASES, LABELS)
+    shuffled = [case[::-1] for case in CASES]
+    assert not np.allclose(model.predict_proba(shuffled), model.predict_proba(CASES), atol=1e-4)
+
+
+def test_more_and_fewer_variables_are_classified(trained):
+    more = [np.concatenate([case, case[:2]]) for case in CASES]
+    fewer = [case[:1] for case in CASES]
+    for cases in (more, fewer):
+        assert trained.predict_proba(cases).shape == (48, 3)
+    strict = quick(strict_variables=True).fit(CASES, LABELS)
+    with pytest.raises(VariableMismatch):
+        strict.predict(fewer)
+
+
+def test_a_case_does_not_depend_on_its_neighbours(trained):
+    together = trained.predict_proba(CASES[:5])
+    alone = np.concatenate([trained.predict_proba([case]) for case in CASES[:5]])
+    long = trained.predict_proba([np.tile(CASES[0], 4), CASES[1]])
+    np.testing.assert_allclose(long[1], together[1], atol=1e-5)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_labels_of_any_kind_come_back():
+    for labels in (np.arange(12) % 2, np.arange(12) % 2 == 0, list("ab") * 6):
+        model = quick().fit(CASES[:12], labels)
+        assert set(model.predict(CASES[:12])) <= set(np.asarray(labels).tolist())
+
+
+def test_wrong_input_is_an_error_in_words():
+    with pytest.raises(DataError, match="one class"):
+        quick().fit(CASES[:3], ["a", "a", "a"])
+    with pytest.raises(DataError):
+        quick().fit(CASES[:3], ["a", "b"])
+    with pytest.raises(SettingError, match="identify"):
+        quick(identify="number").fit(CASES, LABELS)
+    with pytest.raises(NotFittedError):
+        Classifier().predict(CASES)
+
+
+def test_one_case_of_each_class_is_enough():
+    model = quick().fit(CASES[:3], LABELS[:3])
+    assert len(model.classes_) == 3
+
+
+def test_fit_says_who_won(capsys):
+    quick(verbose=True).fit(CASES, LABELS)
+    said = capsys.readouterr().out
+    for words in ("4 variables", "48 cases", "3 classes", "most common class"):
+        assert words in said

@@ -1,0 +1,106 @@
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from orderless import Detector
+from orderless.data.simulate import faulty_plant
+from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
+from orderless.estimators.detection_task import neighbours
+from orderless.metrics import auc_pr
+
+TRAIN, TEST, LABELS, NAMES = faulty_plant(0, sensors=5, train_steps=600, test_steps=300, faults=4)
+SMALL = {"channels": 8, "states": 2, "stride": 4, "patch": 8}
+
+
+def quick(**settings) -> Detector:
+    base = {"context": 32, "network": SMALL, "epochs": 0, "verbose": False}
+    return Detector(**(base | settings))
+
+
+@pytest.fixture(scope="module")
+def trained() -> Detector:
+    return quick(epochs=3, training={"learning_rate": 0.01, "steps_per_epoch": 20}).fit(TRAIN)
+
+
+def test_faults_score_higher_than_the_rest(trained):
+    score = trained.score(TEST)
+    assert score.shape == (300,)
+    assert auc_pr(LABELS.any(1), score) > 1.5 * LABELS.any(1).mean()
+
+
+def test_the_variable_at_fault_is_blamed(trained):
+    broken = TRAIN[:200].copy()
+    broken[100:110, 3] += 30.0
+    each = trained.score(broken, per_variable=True)
+    assert each.shape == broken.shape
+    assert (each[100:110].argmax(1) == 3).all()
+    assert trained.predict(broken)[100:110].all()
+
+
+def test_about_the_asked_share_of_ordinary_moments_rings(trained):
+    assert trained.predict(TRAIN).mean() < 0.1
+    assert trained.predict(TRAIN).dtype == bool
+
+
+def test_the_threshold_does_not_depend_on_what_is_scored(trained):
+    before = trained.threshold_
+    trained.predict(TEST * 100)
+    assert trained.threshold_ == before
+    few, many = (quick(contamination=share).fit(TRAIN).threshold_ for share in (0.01, 0.2))
+    assert few > many
+
+
+def test_the_order_of_the_columns_changes_nothing_to_the_bit(trained):
+    frame = pd.DataFrame(TEST, columns=NAMES)
+    one = trained.score(frame, per_variable=True)
+    two = trained.score(frame[NAMES[::-1]], per_variable=True)
+    pd.testing.assert_frame_equal(one, two[one.columns], check_exact=True)
+    np.testing.assert_array_equal(trained.score(frame), trained.score(frame[NAMES[::-1]]))
+
+
+def test_other_variables_missing_values_and_short_series_are_scored(trained):
+    assert np.isfinite(trained.score(np.column_stack([TEST, TEST]))).all()
+    assert np.isfinite(trained.score(TEST[:, :1])).all()
+    assert np.isfinite(trained.score(TEST[:3])).all()
+    holes = TEST.copy()
+    holes[10] = np.nan
+    holes[20:40, 2] = np.nan
+    score = trained.score(holes)
+    assert np.isnan(score[10])
+    assert np.isfinite(np.delete(score, 10)).all()
+    assert np.isnan(trained.score(holes, per_variable=True)[20:40, 2]).all()
+    assert not trained.predict(holes)[10]
+    strict = quick(strict_variables=True).fit(TRAIN)
+    with pytest.raises(VariableMismatch):
+        strict.score(TEST[:, :2])
+
+
+def test_wrong_input_is_an_error_in_words():
+    with pytest.raises(NotFittedError):
+        Detector().score(TEST)
+    with pytest.raises(SettingError, match="contamination"):
+        quick(contamination=0.0).fit(TRAIN)
+    with pytest.raises(SettingError, match="context"):
+        quick(context=1).fit(TRAIN)
+    with pytest.raises(DataError, match="observed"):
+        quick().fit(np.full((50, 2), np.nan))
+
+
+def test_a_few_rows_are_enough():
+    model = quick().fit(TRAIN[:3])
+    assert np.isfinite(model.score(TRAIN[:3])).all()
+
+
+def test_fit_compares_with_simple_guesses(capsys):
+    quick(verbose=True).fit(TRAIN)
+    said = capsys.readouterr().out
+    for words in ("5 variables", "threshold", "neighbours in time", "the mean"):
+        assert words in said
+
+
+def test_neighbours_are_the_nearest_known_values():
+    values = torch.tensor([[[1.0, 9.0, 3.0, 9.0, 9.0]]])
+    known = torch.tensor([[[True, False, True, False, False]]])
+    assert neighbours(values, known).flatten().tolist() == [1.0, 2.0, 3.0, 3.0, 3.0]
+    assert not neighbours(values, torch.zeros_like(known)).any()

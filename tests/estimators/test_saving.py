@@ -1,0 +1,136 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from orderless import Classifier, Detector, Forecaster, load
+from orderless.data.simulate import motions, plant
+from orderless.errors import ModelFileError
+from orderless.estimators.saving import CARD, CONFIG, WEIGHTS
+
+VALUES, _ = plant(0, sensors=3, steps=120)
+CASES, LABELS, _ = motions(0, cases=12)
+SMALL = {"channels": 8, "states": 2}
+
+
+def fitted() -> dict:
+    common = {"network": SMALL, "epochs": 0, "verbose": False}
+    return {
+        "forecaster": (Forecaster(4, 12, **common).fit(VALUES), "predict", VALUES),
+        "classifier": (Classifier(**common).fit(CASES, LABELS), "predict_proba", CASES),
+        "named": (
+            Classifier(identify="name", **common).fit(CASES, LABELS),
+            "predict_proba",
+            CASES,
+        ),
+        "detector": (Detector(12, **common).fit(VALUES), "score", VALUES),
+    }
+
+
+FITTED = fitted()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    FITTED["forecaster"][0].save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_what_was_saved_predicts_the_same_to_the_bit(kind, tmp_path):
+    model, verb, data = FITTED[kind]
+    model.save(tmp_path)
+    loaded = load(tmp_path)
+    assert type(loaded) is type(model)
+    assert loaded.get_params() == model.get_params()
+    np.testing.assert_array_equal(getattr(loaded, verb)(data), getattr(model, verb)(data))
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again" / WEIGHTS).read_bytes() == (tmp_path / WEIGHTS).read_bytes()
+
+
+def test_saving_over_a_model_replaces_it(folder):
+    FITTED["detector"][0].save(folder)
+    assert isinstance(load(folder), Detector)
+
+
+def test_the_card_tells_how_it_was_fitted(folder):
+    card = (folder / CARD).read_text()
+    assert "naive" in card
+    assert "`horizon`: 4" in card
+
+
+def test_a_missing_folder_or_file_is_named(folder, tmp_path):
+    with pytest.raises(ModelFileError, match="no folder"):
+        load(tmp_path / "nowhere")
+    (folder / WEIGHTS).unlink()
+    with pytest.raises(ModelFileError, match=WEIGHTS):
+        load(folder)
+    with pytest.raises(ModelFileError, match=CONFIG):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("part", [CONFIG, WEIGHTS])
+@pytest.mark.parametrize("keep", [0, 1, 100, -1])
+def test_a_truncated_file_is_found_out(folder, part, keep):
+    content = (folder / part).read_bytes()
+    (folder / part).write_bytes(content[:keep])
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+def test_a_changed_byte_of_the_weights_is_found_out(folder):
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    content[-3] ^= 1
+    (folder / WEIGHTS).write_bytes(bytes(content))
+    with pytest.raises(ModelFileError, match="checksum"):
+        load(folder)
+
+
+@pytest.mark.parametrize("change", [{"estimator": "os.system"}, {"fitted": {}}, {"extra": 1}])
+def test_an_edited_config_is_found_out(folder, change):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | change))
+    with pytest.raises(ModelFileError, match="changed after it was saved"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"estimator": "Pickle"},
+        {"fitted": {}},
+        {"parameters": {"horizon": 4, "nonsense": 1}},
+        {"parameters": []},
+        {"weights": {}},
+    ],
+)
+def test_a_forged_config_with_a_good_checksum_is_refused_too(folder, change):
+    config = json.loads((folder / CONFIG).read_text()) | change
+    config.pop("sha256")
+    text = json.dumps(config, sort_keys=True)
+    config["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / CONFIG).write_text(json.dumps(config))
+    with pytest.raises(ModelFileError):
+        load(folder)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"model_type": "bert"}', "null"])
+def test_a_foreign_config_is_refused(folder, content):
+    (folder / CONFIG).write_text(content)
+    with pytest.raises(ModelFileError, match="not the config"):
+        load(folder)
+
+
+def test_a_newer_format_asks_for_an_upgrade(folder):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"version": 99}))
+    with pytest.raises(ModelFileError, match="Upgrade"):
+        load(folder)
+
+
+def test_saving_onto_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ModelFileError, match="is a file"):
+        FITTED["forecaster"][0].save(tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
