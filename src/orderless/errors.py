@@ -43,3 +43,7 @@ class NotFittedError(OrderlessError, ValueError, AttributeError):
 
 class VariableMismatch(OrderlessError, ValueError):
     """With `strict_variables=True`: the variables differ from those of `fit`."""
+
+
+class DownloadError(OrderlessError, OSError):
+    """A file could not be fetched from its public address, or is not what it should be."""

@@ -1,0 +1,83 @@
+"""`orderless data`: the public benchmark sets: what there is, what is here, and fetching them."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from orderless.data.catalogue import Entry
+
+EXAMPLES = """\
+  orderless data list
+  orderless data list Weather
+  orderless data get ETTh1 ETTm1"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do, and with which sets."""
+    parser.add_argument("action", choices=("list", "get"), help="show sets, or fetch them")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="sets; `list` shows all without")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """List the catalogue, or fetch what is missing into the data folder."""
+    from orderless.data.catalogue import CATALOGUE, data_folder, find_entry
+    from orderless.errors import SettingError
+
+    if arguments.action == "list":
+        print(f"data folder: {data_folder()} (ORDERLESS_DATA names another)")
+        if not arguments.names:
+            _print_table(tuple(CATALOGUE.values()))
+        for name in arguments.names:
+            _print_entry(find_entry(name))
+        return
+    if not arguments.names:
+        raise SettingError("Name the sets to fetch: `orderless data get ETTh1`.")
+    from orderless.data.download import get
+
+    for entry in [find_entry(name) for name in arguments.names]:
+        shown = sys.stderr.isatty()
+        for path in get(entry, progress=_show_progress if shown else None):
+            print(path)
+        if shown:
+            print(file=sys.stderr)
+
+
+def interrupted(arguments: argparse.Namespace) -> str:
+    """What is left after Ctrl-C."""
+    return "what has arrived is kept, and the same command continues it"
+
+
+def _print_table(entries: "tuple[Entry, ...]") -> None:
+    from orderless.data.catalogue import files_there
+
+    width = max(len(entry.name) for entry in entries)
+    for entry in entries:
+        there = files_there(entry)
+        count = len(entry.prepared)
+        partly = entry.some and 1 < len(there) < count and there[0].suffix == ".npz"
+        here = f"{len(there)} of {count}" if partly else "here" if there else "-"
+        print(f"{entry.name:<{width}}  {here:<8}  {entry.task:<14}  {entry.licence}")
+
+
+def _show_progress(name: str, there: int, total: int | None) -> None:
+    of = "" if total is None else f" of {total / 1e6:.1f}"
+    print(f"\r{name}: {there / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)
+
+
+def _print_entry(entry: "Entry") -> None:
+    from orderless.data.catalogue import files_there
+
+    there = files_there(entry)
+    print(f"\n{entry.name}: {entry.task}, {entry.variables} variables")
+    print(f"  licence   {entry.licence}")
+    print(f"  split     {entry.split}")
+    if entry.traps:
+        print(f"  mind      {entry.traps}")
+    if entry.permission:
+        print(f"  get it    {entry.permission}")
+    for original in entry.originals:
+        if original.address:
+            print(f"  from      {original.address}")
+            print(f"            {original.checksum or 'checksum unknown'}")
+    print(f"  here      {', '.join(map(str, there)) or 'no'}")

@@ -1,0 +1,301 @@
+"""Benchmark sets as arrays, from the prepared files of the data folder or from the originals.
+
+Every set knows the checksum of the files it was read from, and a note where it is not the whole.
+"""
+
+import hashlib
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from orderless.data.catalogue import (
+    ANOMALY,
+    CLASSIFICATION,
+    LONG_TERM,
+    SHORT_TERM,
+    Entry,
+    data_folder,
+    files_there,
+    find_entry,
+)
+from orderless.data.download import digest
+from orderless.data.files import read_table, read_ts
+from orderless.errors import DataError
+
+MISSING_READING = -9999.0
+SEASONS = {"ETTh1": 24, "ETTh2": 24, "ETTm1": 96, "ETTm2": 96, "Weather": 144}
+SEASONS |= {"Electricity": 24, "Traffic": 24, "Exchange": 1}
+M4_HORIZONS = {"Yearly": 6, "Quarterly": 8, "Monthly": 18, "Weekly": 13, "Daily": 14, "Hourly": 48}
+M4_PERIODS = {"Yearly": 1, "Quarterly": 4, "Monthly": 12, "Weekly": 1, "Daily": 1, "Hourly": 24}
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Half-open spans of rows: train [0, train), validation [train, validation), test to `test`."""
+
+    train: int
+    validation: int
+    test: int
+
+
+@dataclass(frozen=True)
+class LongSeries:
+    """One long series: values [variable, time] with NaN where missing, and how it is split."""
+
+    name: str
+    values: np.ndarray
+    variables: tuple[str, ...]
+    borders: Borders
+    season: int
+    checksum: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ShortSeries:
+    """A group of M4: histories of different length, and what followed [series, horizon]."""
+
+    name: str
+    ids: tuple[str, ...]
+    history: list[np.ndarray]
+    future: np.ndarray
+    period: int
+    checksum: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases [case, variable, time] and their classes; NaN pads what is shorter than the longest."""
+
+    name: str
+    train: np.ndarray
+    train_labels: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
+    checksum: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Monitored:
+    """One system: train and test [time, variable], and whether each test moment is anomalous."""
+
+    name: str
+    train: np.ndarray
+    test: np.ndarray
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class MonitoredSet:
+    """The systems of an anomaly set, and the stretches in which each was joined from channels."""
+
+    name: str
+    systems: tuple[Monitored, ...]
+    checksum: str
+    note: str = ""
+
+
+def long_term(
+    name: str, folder: Path | None = None, *, keep_missing_readings: bool = False
+) -> LongSeries:
+    """A long-term forecasting set.
+
+    -9999 becomes NaN in Weather, unless `keep_missing_readings`: the benchmark as it is published.
+    """
+    entry, paths = _find(name, LONG_TERM, folder)
+    frame = nw.from_native(read_table(paths[0]), eager_only=True)
+    variables = tuple(column for column in frame.columns if column != "date")
+    values = np.stack([frame[column].to_numpy().astype(np.float64) for column in variables])
+    if entry.name == "Weather" and not keep_missing_readings:
+        values = np.where(values == MISSING_READING, np.nan, values)
+    _check(entry, len(variables))
+    return LongSeries(
+        name=entry.name,
+        values=values,
+        variables=variables,
+        borders=find_borders(entry.name, values.shape[1]),
+        season=SEASONS[entry.name],
+        checksum=checksum_of(paths),
+    )
+
+
+def find_borders(name: str, rows: int) -> Borders:
+    """Where train, validation and test end. Rows of ETT after the twentieth month are not used."""
+    if name.startswith("ETT"):
+        month = 30 * 24 * (4 if name.startswith("ETTm") else 1)
+        borders = Borders(12 * month, 16 * month, 20 * month)
+        if rows < borders.test:
+            raise DataError(
+                f"{name} has {rows} rows; its split needs {borders.test}. The file is cut short."
+            )
+        return borders
+    return Borders(int(0.7 * rows), rows - int(0.2 * rows), rows)
+
+
+def m4_group(group: str, folder: Path | None = None) -> ShortSeries:
+    """A group of M4: Yearly, Quarterly, Monthly, Weekly, Daily or Hourly."""
+    entry, paths = _find(f"M4-{group}", SHORT_TERM, folder)
+    ids, history = _read_m4(paths[0])
+    test_ids, future = _read_m4(paths[1])
+    if ids != test_ids:
+        raise DataError(f"The train and test files of {entry.name} do not name the same series.")
+    horizon = M4_HORIZONS[group]
+    wrong = [one for one, values in zip(ids, future, strict=True) if len(values) != horizon]
+    if wrong:
+        raise DataError(f"Series {wrong[0]} of {entry.name} is not followed by {horizon} steps.")
+    return ShortSeries(
+        name=entry.name,
+        ids=ids,
+        history=history,
+        future=np.stack(future),
+        period=M4_PERIODS[group],
+        checksum=checksum_of(paths),
+    )
+
+
+def naive2_forecasts(group: str, folder: Path | None = None) -> np.ndarray | None:
+    """The forecasts [series, horizon] of the competition's Naive2, where m4/naive2.parquet lies."""
+    folder = data_folder() if folder is None else folder
+    path = folder / "m4" / "naive2.parquet"
+    if not path.is_file():
+        return None
+    wanted = set(m4_group(group, folder).ids)
+    ids, rows = _read_m4(path)
+    return np.stack([row for one, row in zip(ids, rows, strict=True) if one in wanted])
+
+
+def uea(name: str, folder: Path | None = None) -> Cases:
+    """A classification set of the UEA archive, with the archive's own split."""
+    entry, paths = _find(name, CLASSIFICATION, folder)
+    if paths[0].suffix == ".npz":
+        with np.load(paths[0], allow_pickle=False) as file:
+            train, test = file["X_train"], file["X_test"]
+            labels = file["y_train"], file["y_test"]
+    else:
+        (train_cases, train_labels), (test_cases, test_labels) = _read_ts_pair(paths[0], entry.name)
+        longest = max(case.shape[1] for case in (*train_cases, *test_cases))
+        train, test = _pad(train_cases, longest), _pad(test_cases, longest)
+        labels = train_labels, test_labels
+    _check(entry, train.shape[1])
+    return Cases(
+        name=entry.name,
+        train=train,
+        train_labels=labels[0].astype(str),
+        test=test,
+        test_labels=labels[1].astype(str),
+        checksum=checksum_of(paths),
+    )
+
+
+def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
+    """An anomaly detection set: one system, or one for each machine of SMD."""
+    entry, paths = _find(name, ANOMALY, folder)
+    if paths[0].suffix == ".npz":
+        systems = tuple(_read_monitored(path) for path in paths)
+    else:
+        systems = (_read_original_monitored(entry.name, paths),)
+    for system in systems:
+        _check(entry, system.train.shape[1])
+        _check(entry, system.test.shape[1])
+        if len(system.labels) != len(system.test):
+            raise DataError(
+                f"{system.name} has {len(system.test)} test rows and {len(system.labels)} labels."
+            )
+    whole = not entry.some or len(systems) in (1, len(entry.prepared))
+    note = "" if whole else f"{len(systems)} of {len(entry.prepared)} machines"
+    return MonitoredSet(entry.name, systems, checksum_of(paths), note)
+
+
+def checksum_of(paths: Sequence[Path]) -> str:
+    """One checksum of the contents and names of several files."""
+    if len(paths) == 1:
+        return digest(paths[0])
+    lines = "".join(f"{path.name} {digest(path)}\n" for path in paths)
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def _find(name: str, task: str, folder: Path | None) -> tuple[Entry, tuple[Path, ...]]:
+    entry = find_entry(name)
+    if entry.task != task:
+        raise DataError(f"{entry.name} is a set for {entry.task}, not for {task}.")
+    paths = files_there(entry, folder)
+    if not paths:
+        where = data_folder() if folder is None else folder
+        how = entry.permission or f"`orderless data get {entry.name}` fetches it"
+        raise DataError(f"{entry.name} is not in {where}; {how}.")
+    return entry, paths
+
+
+def _check(entry: Entry, variables: int) -> None:
+    if entry.variables is not None and variables != entry.variables:
+        raise DataError(
+            f"The file of {entry.name} has {variables} variables instead of {entry.variables}: it "
+            "is an extract or another set, and no figure of it could be compared."
+        )
+
+
+def _read_m4(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    frame = nw.from_native(read_table(path), eager_only=True)
+    if path.suffix == ".parquet":
+        ids, rows = frame["id"].to_list(), frame["values"].to_list()
+        return tuple(ids), [np.asarray(row, np.float64) for row in rows]
+    # The originals have one column a step, named V1 (the id), V2 ..., and empty cells at the end.
+    first, *steps = frame.columns
+    table = frame.select(steps).to_numpy().astype(np.float64)
+    lengths = (~np.isnan(table)).sum(1)
+    rows = [row[:length] for row, length in zip(table, lengths, strict=True)]
+    return tuple(map(str, frame[first].to_list())), rows
+
+
+def _read_ts_pair(path: Path, name: str) -> list[tuple[list[np.ndarray], np.ndarray]]:
+    pair = []
+    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+        for part in ("TRAIN", "TEST"):
+            wanted = f"{name}_{part}.ts"
+            member = next((one for one in archive.namelist() if one.endswith(wanted)), None)
+            if member is None:
+                raise DataError(f"{path.name} does not hold {wanted}. Is it the archive of {name}?")
+            cases, labels = read_ts(archive.extract(member, folder))
+            if labels is None:
+                raise DataError(f"{wanted} has no classes.")
+            pair.append((cases, labels))
+    return pair
+
+
+def _pad(cases: Sequence[np.ndarray], longest: int) -> np.ndarray:
+    padded = np.full((len(cases), cases[0].shape[0], longest), np.nan, np.float32)
+    for number, case in enumerate(cases):
+        padded[number, :, : case.shape[1]] = case
+    return padded
+
+
+def _read_monitored(path: Path) -> Monitored:
+    with np.load(path, allow_pickle=False) as file:
+        return Monitored(path.stem, file["train"], file["test"], file["label"].astype(bool))
+
+
+def _read_original_monitored(name: str, paths: Sequence[Path]) -> Monitored:
+    if name == "SWaT":
+        train, test = (_numbers_of(path) for path in paths)
+        return Monitored(name, train[:, :-1], test[:, :-1], test[:, -1].astype(bool))
+    if paths[0].suffix == ".csv":
+        # The first column is a time stamp.
+        train, test, labels = (_numbers_of(path)[:, 1:] for path in paths)
+        return Monitored(
+            name, np.nan_to_num(train), np.nan_to_num(test), labels[:, -1].astype(bool)
+        )
+    train, test, labels = (np.load(path, allow_pickle=False) for path in paths)
+    return Monitored(name, train, test, labels.reshape(-1).astype(bool))
+
+
+def _numbers_of(path: Path) -> np.ndarray:
+    frame: Any = nw.from_native(read_table(path), eager_only=True)
+    return frame.to_numpy().astype(np.float64)

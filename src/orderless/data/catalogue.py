@@ -1,0 +1,295 @@
+"""The public benchmark sets: where each lies, whose it is, how it is split, and what to mind.
+
+This file holds facts. `orderless.data.download` fetches the files, `orderless.data.benchmark_sets`
+reads them. The data folder is the one named by the environment variable ORDERLESS_DATA, or a folder
+in the user's cache.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from orderless.data.checksums import CHECKSUMS
+from orderless.errors import DataError
+
+LONG_TERM, SHORT_TERM = "long-term", "short-term"
+CLASSIFICATION, ANOMALY = "classification", "anomaly"
+
+MIRROR = "https://huggingface.co/datasets/thuml/Time-Series-Library/resolve/main"
+ETT = (
+    "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/"
+    "1d16c8f4f943005d613b5bc962e9eeb06058cf07/ETT-small"
+)
+M4 = (
+    "https://raw.githubusercontent.com/Mcompetitions/M4-methods/"
+    "6c1067e5a57161249b17289a565178dc7a3fb3ca/Dataset"
+)
+UEA = "https://timeseriesclassification.com/aeon-toolkit"
+
+NO_LICENCE = "none stated by its publisher"
+
+
+@dataclass(frozen=True)
+class Original:
+    """A file as its publisher offers it, and its path in the data folder."""
+
+    path: str
+    address: str
+
+    @property
+    def checksum(self) -> str | None:
+        """`sha256:...` or `git:...`, or None where none is known."""
+        return CHECKSUMS.get(self.path)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One set of the catalogue.
+
+    prepared    paths of lossless conversions (parquet, npz), read where they lie in the folder
+    originals   what `orderless data get` fetches, read where there is no conversion
+    some        whether a part of `prepared` is a set too; what is read then says how much of it
+    variables   how many there are, or None where it varies
+    split       the borders, in words
+    traps       what a reader of the raw files would stumble over, and what is done about it
+    """
+
+    name: str
+    task: str
+    variables: int | None
+    licence: str
+    split: str
+    prepared: tuple[str, ...] = ()
+    originals: tuple[Original, ...] = ()
+    some: bool = False
+    traps: str = ""
+    permission: str = ""
+
+
+ETT_HOURLY = (
+    "rows 0:8640 train, 8640:11520 validation, 11520:14400 test (12, 4, 4 months of 30 days)"
+)
+ETT_QUARTERLY = "rows 0:34560 train, 34560:46080 validation, 46080:57600 test"
+SHARES = "the first int(0.7 n) rows train, the last int(0.2 n) test, those between validation"
+ARCHIVE_SPLIT = "the archive's own TRAIN and TEST files"
+PADDING = "cases of different length: padded with NaN at the end, never with zeros"
+
+
+def _long_term(
+    name: str, file: str, variables: int, split: str, licence: str, address: str, traps: str = ""
+) -> Entry:
+    return Entry(
+        name=name,
+        task=LONG_TERM,
+        variables=variables,
+        licence=licence,
+        split=split,
+        prepared=(f"ltsf/{file}.parquet",),
+        originals=(Original(f"ltsf/{file}.csv", address),),
+        traps=traps,
+    )
+
+
+def _m4(group: str, horizon: int, count: int, traps: str) -> Entry:
+    files = tuple(f"{group}-{part}" for part in ("train", "test"))
+    return Entry(
+        name=f"M4-{group}",
+        task=SHORT_TERM,
+        variables=1,
+        licence=NO_LICENCE,
+        split=f"{count} series; the last {horizon} steps of each are the test file",
+        prepared=tuple(f"m4/{file}.parquet" for file in files),
+        originals=tuple(
+            Original(f"m4/{file}.csv", f"{M4}/{part}/{file}.csv")
+            for file, part in zip(files, ("Train", "Test"), strict=True)
+        ),
+        traps=traps,
+    )
+
+
+def _uea(name: str, variables: int, traps: str = "") -> Entry:
+    return Entry(
+        name=name,
+        task=CLASSIFICATION,
+        variables=variables,
+        licence="the UEA archive states no single licence",
+        split=ARCHIVE_SPLIT,
+        prepared=(f"uea/{name}.npz",),
+        originals=(Original(f"uea/{name}.zip", f"{UEA}/{name}.zip"),),
+        traps=traps,
+    )
+
+
+def _anomaly(
+    name: str,
+    variables: int,
+    licence: str,
+    files: tuple[str, ...],
+    *,
+    prepared: tuple[str, ...],
+    some: bool = False,
+    traps: str = "",
+    permission: str = "",
+) -> Entry:
+    return Entry(
+        name=name,
+        task=ANOMALY,
+        variables=variables,
+        licence=licence,
+        split="the publisher's own train and test files; anomalies are labelled in the test file",
+        prepared=prepared,
+        originals=tuple(
+            Original(f"anomaly/{name}/{file}", "" if permission else f"{MIRROR}/{name}/{file}")
+            for file in files
+        ),
+        some=some,
+        traps=traps,
+        permission=permission,
+    )
+
+
+CC_ETT = "CC BY-ND 4.0"
+FLOAT32 = "five train files of the prepared copies are float32: relative rounding of at most 6e-8"
+MACHINES = tuple(
+    f"machine-{group}-{number}"
+    for group, count in ((1, 8), (2, 9), (3, 11))
+    for number in range(1, count + 1)
+)
+
+CATALOGUE: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        _long_term("ETTh1", "ETTh1", 7, ETT_HOURLY, CC_ETT, f"{ETT}/ETTh1.csv"),
+        _long_term("ETTh2", "ETTh2", 7, ETT_HOURLY, CC_ETT, f"{ETT}/ETTh2.csv"),
+        _long_term("ETTm1", "ETTm1", 7, ETT_QUARTERLY, CC_ETT, f"{ETT}/ETTm1.csv"),
+        _long_term("ETTm2", "ETTm2", 7, ETT_QUARTERLY, CC_ETT, f"{ETT}/ETTm2.csv"),
+        _long_term(
+            "Weather",
+            "weather",
+            21,
+            SHARES,
+            NO_LICENCE,
+            f"{MIRROR}/weather/weather.csv",
+            "-9999 stands for a missing reading (wv 1, max. PAR 30, OT 50): NaN when read, but "
+            "kept in the tables, since every published figure has it; one time stamp is "
+            "repeated, and one gap of 100 minutes is not filled",
+        ),
+        _long_term(
+            "Exchange",
+            "exchange_rate",
+            8,
+            SHARES,
+            NO_LICENCE,
+            f"{MIRROR}/exchange_rate/exchange_rate.csv",
+            "dates are labels of trading days, not a calendar",
+        ),
+        _long_term(
+            "Electricity",
+            "electricity",
+            321,
+            SHARES,
+            "none stated for this copy; origin: UCI data set 321",
+            f"{MIRROR}/electricity/electricity.csv",
+        ),
+        _long_term("Traffic", "traffic", 862, SHARES, NO_LICENCE, f"{MIRROR}/traffic/traffic.csv"),
+        _m4("Yearly", 6, 23_000, FLOAT32),
+        _m4("Quarterly", 8, 24_000, FLOAT32),
+        _m4("Monthly", 18, 48_000, FLOAT32),
+        _m4("Weekly", 13, 359, FLOAT32),
+        _m4("Daily", 14, 4_227, FLOAT32),
+        _m4("Hourly", 48, 414, "the prepared test file is float32, exact to the printed digits"),
+        _uea("EthanolConcentration", 3),
+        _uea("FaceDetection", 144),
+        _uea("Handwriting", 3),
+        _uea("Heartbeat", 61),
+        _uea("JapaneseVowels", 12, PADDING),
+        _uea("PEMS-SF", 963),
+        _uea("SelfRegulationSCP1", 6),
+        _uea("SelfRegulationSCP2", 7),
+        _uea("SpokenArabicDigits", 13, PADDING),
+        _uea("UWaveGestureLibrary", 3),
+        _uea("ArticularyWordRecognition", 9),
+        _uea("BasicMotions", 6),
+        _uea("FingerMovements", 28),
+        _uea("LSST", 6),
+        _uea("NATOPS", 24),
+        _anomaly(
+            "SMD",
+            38,
+            "MIT",
+            ("SMD_train.npy", "SMD_test.npy", "SMD_test_label.npy"),
+            prepared=tuple(f"anomaly/SMD/{machine}.npz" for machine in MACHINES),
+            some=True,
+            traps="28 machines that are 28 systems; with fewer of them a figure says so "
+            "('23 of 28 machines')",
+        ),
+        _anomaly(
+            "MSL",
+            55,
+            "Caltech, BSD-like",
+            ("MSL_train.npy", "MSL_test.npy", "MSL_test_label.npy"),
+            prepared=("anomaly/MSL.npz",),
+            traps="27 channels joined one after the other: a window may cross from one to the next",
+        ),
+        _anomaly(
+            "SMAP",
+            25,
+            "Caltech, BSD-like",
+            ("SMAP_train.npy", "SMAP_test.npy", "SMAP_test_label.npy"),
+            prepared=("anomaly/SMAP.npz",),
+            traps="53 channels joined one after the other (P-2 left out, as customary)",
+        ),
+        _anomaly(
+            "SWaT",
+            51,
+            "by permission of iTrust, Singapore University of Technology and Design",
+            ("swat_train2.csv", "swat2.csv"),
+            prepared=("anomaly/SWaT.npz",),
+            permission="ask iTrust for it at https://itrust.sutd.edu.sg/itrust-labs_datasets/",
+        ),
+        _anomaly(
+            "PSM",
+            25,
+            "CC BY 4.0 (eBay)",
+            ("train.csv", "test.csv", "test_label.csv"),
+            prepared=("anomaly/PSM.npz",),
+            traps="the train file has missing values: 0, as customary",
+        ),
+    )
+}
+
+LONG_TERM_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == LONG_TERM)
+M4_GROUPS = ("Yearly", "Quarterly", "Monthly", "Weekly", "Daily", "Hourly")
+ANOMALY_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == ANOMALY)
+PAPER_UEA_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)[
+    :10
+]
+
+
+def find_entry(name: str) -> Entry:
+    """The entry of that name, whatever the case of its letters."""
+    for known, entry in CATALOGUE.items():
+        if known.lower() == name.lower():
+            return entry
+    raise DataError(
+        f"There is no set called {name!r} in the catalogue. `orderless data list` names them all."
+    )
+
+
+def data_folder() -> Path:
+    """The folder in ORDERLESS_DATA, or one in the user's cache."""
+    named = os.environ.get("ORDERLESS_DATA")
+    if named:
+        return Path(named).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "orderless" / "data"
+
+
+def files_there(entry: Entry, folder: Path | None = None) -> tuple[Path, ...]:
+    """The files from which the set would be read; none where the folder does not hold it."""
+    folder = data_folder() if folder is None else folder
+    prepared = tuple(path for name in entry.prepared if (path := folder / name).is_file())
+    if prepared and (entry.some or len(prepared) == len(entry.prepared)):
+        return prepared
+    originals = tuple(folder / original.path for original in entry.originals)
+    return originals if all(path.is_file() for path in originals) else ()

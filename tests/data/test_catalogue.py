@@ -1,0 +1,258 @@
+import zipfile
+
+import numpy as np
+import polars as pl
+import pytest
+
+from orderless.cli import main
+from orderless.data import benchmark_sets
+from orderless.data.catalogue import (
+    ANOMALY_SETS,
+    CATALOGUE,
+    LONG_TERM_SETS,
+    M4_GROUPS,
+    PAPER_UEA_SETS,
+    data_folder,
+    files_there,
+    find_entry,
+)
+from orderless.errors import DataError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("ORDERLESS_DATA", str(tmp_path))
+    for name in ("ltsf", "m4", "uea", "anomaly"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def write_long(path, variables, rows, **changes):
+    columns = {"date": [f"2020-01-01 {row}" for row in range(rows)]}
+    columns |= {f"v{i}": np.arange(rows, dtype=float) + i for i in range(variables)}
+    frame = pl.DataFrame(columns | changes)
+    if path.suffix == ".csv":
+        frame.write_csv(path)
+    else:
+        frame.write_parquet(path)
+
+
+def write_ts(path, cases):
+    lines = ["@problemName toy", "@timeStamps false", "@classLabel true a b", "@data"]
+    for case, label in cases:
+        lines.append(":".join([*(",".join(map(str, row)) for row in case), label]))
+    path.write_text("\n".join(lines))
+
+
+def test_every_set_of_the_paper_is_in_the_catalogue():
+    assert len(LONG_TERM_SETS) == 8
+    assert len(M4_GROUPS) == 6
+    assert all(f"M4-{group}" in CATALOGUE for group in M4_GROUPS)
+    assert len(PAPER_UEA_SETS) == 10
+    assert {"EthanolConcentration", "PEMS-SF", "UWaveGestureLibrary"} <= set(PAPER_UEA_SETS)
+    assert set(ANOMALY_SETS) == {"SMD", "MSL", "SMAP", "SWaT", "PSM"}
+
+
+@pytest.mark.parametrize("entry", CATALOGUE.values(), ids=lambda entry: entry.name)
+def test_an_entry_says_whose_it_is_how_it_is_split_and_where_to_get_it(entry):
+    assert entry.licence
+    assert entry.split
+    assert entry.permission or all(o.address.startswith("https://") for o in entry.originals)
+    for original in entry.originals:
+        checksum = original.checksum
+        assert checksum is None or checksum.partition(":")[0] in ("sha256", "git")
+
+
+def test_an_unknown_name_is_an_error_that_says_where_to_look():
+    with pytest.raises(DataError, match="data list"):
+        find_entry("ETTh3")
+    assert find_entry("etth1").name == "ETTh1"
+
+
+def test_the_folder_is_the_named_one_or_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("ORDERLESS_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+    monkeypatch.delenv("ORDERLESS_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert data_folder() == tmp_path / "cache" / "orderless" / "data"
+
+
+def test_a_set_that_is_not_there_is_an_error_that_says_how_to_get_it(folder):
+    with pytest.raises(DataError, match="orderless data get ETTh1"):
+        benchmark_sets.long_term("ETTh1")
+    with pytest.raises(DataError, match="iTrust"):
+        benchmark_sets.anomaly("SWaT")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_prepared_and_the_original_file_of_a_long_series_read_alike(folder, ending):
+    write_long(folder / "ltsf" / f"ETTh1.{ending}", 7, 14_500)
+    series = benchmark_sets.long_term("ETTh1")
+    assert series.values.shape == (7, 14_500)
+    assert (series.values[:, 3] == 3 + np.arange(7)).all()
+    assert series.variables == tuple(f"v{i}" for i in range(7))
+    assert series.borders == benchmark_sets.Borders(8640, 11520, 14400)
+    assert series.season == 24
+    assert series.checksum.startswith("sha256:")
+
+
+def test_an_extract_is_not_taken_for_the_set(folder):
+    write_long(folder / "ltsf" / "electricity.parquet", 6, 100)
+    with pytest.raises(DataError, match="6 variables instead of 321"):
+        benchmark_sets.long_term("Electricity")
+
+
+def test_a_file_cut_short_is_refused():
+    with pytest.raises(DataError, match="cut short"):
+        benchmark_sets.find_borders("ETTm1", 57_599)
+
+
+def test_other_sets_are_split_by_shares_that_are_rounded_down():
+    assert benchmark_sets.find_borders("Exchange", 7588) == benchmark_sets.Borders(5311, 6071, 7588)
+
+
+def test_missing_readings_of_weather_are_nan_unless_the_benchmark_is_asked_for(folder):
+    broken = np.arange(50.0)
+    broken[7] = -9999.0
+    write_long(folder / "ltsf" / "weather.parquet", 21, 50, v20=broken)
+    read = benchmark_sets.long_term("Weather").values
+    assert np.isnan(read[20, 7])
+    assert np.isnan(read).sum() == 1
+    kept = benchmark_sets.long_term("Weather", keep_missing_readings=True).values
+    assert kept[20, 7] == -9999.0
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_m4_series_of_different_length_are_read(folder, ending):
+    history = [[1.0, 2.0, 3.0], [4.0, 5.0]]
+    future = [[1.0] * 6, [2.0] * 6]
+    for part, rows in (("train", history), ("test", future)):
+        path = folder / "m4" / f"Yearly-{part}.{ending}"
+        if ending == "parquet":
+            pl.DataFrame({"id": ["Y1", "Y2"], "values": rows}).write_parquet(path)
+        else:
+            longest = max(map(len, rows))
+            padded = [row + [None] * (longest - len(row)) for row in rows]
+            columns = {"V1": ["Y1", "Y2"]}
+            columns |= {f"V{i + 2}": [row[i] for row in padded] for i in range(longest)}
+            pl.DataFrame(columns).write_csv(path)
+    group = benchmark_sets.m4_group("Yearly")
+    assert group.ids == ("Y1", "Y2")
+    assert [one.tolist() for one in group.history] == history
+    assert group.future.tolist() == future
+    assert group.period == 1
+
+
+def test_m4_files_that_name_different_series_are_refused(folder):
+    for part, name in (("train", "Y1"), ("test", "Y2")):
+        frame = pl.DataFrame({"id": [name], "values": [[1.0] * 6]})
+        frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
+    with pytest.raises(DataError, match="same series"):
+        benchmark_sets.m4_group("Yearly")
+
+
+def test_naive2_is_that_of_the_group(folder):
+    for part in ("train", "test"):
+        frame = pl.DataFrame({"id": ["Y1"], "values": [[1.0] * 6]})
+        frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
+    assert benchmark_sets.naive2_forecasts("Yearly") is None
+    pl.DataFrame({"id": ["Y1", "Q1"], "values": [[2.0] * 6, [3.0] * 8]}).write_parquet(
+        folder / "m4" / "naive2.parquet"
+    )
+    assert benchmark_sets.naive2_forecasts("Yearly").tolist() == [[2.0] * 6]
+
+
+def test_short_cases_are_padded_with_nan_in_both_layouts(folder):
+    train = [([[1, 2, 3]] * 3, "a"), ([[4, 5]] * 3, "b")]
+    test = [([[6, 7, 8, 9]] * 3, "a")]
+    with zipfile.ZipFile(folder / "uea" / "Handwriting.zip", "w") as archive:
+        for part, cases in (("TRAIN", train), ("TEST", test)):
+            write_ts(folder / "one.ts", cases)
+            archive.write(folder / "one.ts", f"Handwriting_{part}.ts")
+    original = benchmark_sets.uea("Handwriting")
+    assert original.train.shape == (2, 3, 4)
+    assert np.isnan(original.train[1, 0]).tolist() == [False, False, True, True]
+    assert original.train_labels.tolist() == ["a", "b"]
+    np.savez(
+        folder / "uea" / "Handwriting.npz",
+        X_train=original.train,
+        y_train=original.train_labels,
+        X_test=original.test,
+        y_test=original.test_labels,
+    )
+    prepared = benchmark_sets.uea("Handwriting")
+    np.testing.assert_array_equal(prepared.train, original.train)
+    np.testing.assert_array_equal(prepared.test, original.test)
+
+
+def save_monitored(path, variables, rows=10):
+    values = np.zeros((rows, variables), np.float32)
+    path.parent.mkdir(exist_ok=True)
+    np.savez(path, train=values, test=values, label=np.arange(rows) % 2)
+
+
+def test_a_part_of_the_machines_says_so(folder):
+    for number in (2, 3):
+        save_monitored(folder / "anomaly" / "SMD" / f"machine-1-{number}.npz", 38)
+    machines = benchmark_sets.anomaly("SMD")
+    assert [system.name for system in machines.systems] == ["machine-1-2", "machine-1-3"]
+    assert machines.note == "2 of 28 machines"
+    assert machines.systems[0].labels.tolist() == [False, True] * 5
+
+
+def test_labels_of_another_length_are_refused(folder):
+    values = np.zeros((10, 55), np.float32)
+    np.savez(folder / "anomaly" / "MSL.npz", train=values, test=values, label=np.zeros(9))
+    with pytest.raises(DataError, match="10 test rows and 9 labels"):
+        benchmark_sets.anomaly("MSL")
+
+
+def test_originals_of_anomaly_sets_are_read(folder):
+    (folder / "anomaly" / "SMAP").mkdir()
+    for part in ("train", "test"):
+        np.save(folder / "anomaly" / "SMAP" / f"SMAP_{part}.npy", np.ones((4, 25)))
+    np.save(folder / "anomaly" / "SMAP" / "SMAP_test_label.npy", np.array([0, 1, 1, 0]))
+    (system,) = benchmark_sets.anomaly("SMAP").systems
+    assert system.labels.tolist() == [False, True, True, False]
+    (folder / "anomaly" / "PSM").mkdir()
+    for part in ("train", "test"):
+        columns = {"timestamp": [0, 1]} | {f"v{i}": [1.0, None] for i in range(25)}
+        pl.DataFrame(columns).write_csv(folder / "anomaly" / "PSM" / f"{part}.csv")
+    pl.DataFrame({"timestamp": [0, 1], "label": [0, 1]}).write_csv(
+        folder / "anomaly" / "PSM" / "test_label.csv"
+    )
+    (system,) = benchmark_sets.anomaly("PSM").systems
+    assert system.train.tolist() == [[1.0] * 25, [0.0] * 25]
+    assert system.labels.tolist() == [False, True]
+
+
+def test_the_checksum_follows_the_contents(folder):
+    path = folder / "anomaly" / "SMD" / "machine-1-2.npz"
+    save_monitored(path, 38)
+    before = benchmark_sets.anomaly("SMD").checksum
+    save_monitored(path, 38, rows=11)
+    after = benchmark_sets.anomaly("SMD").checksum
+    save_monitored(folder / "anomaly" / "SMD" / "machine-1-3.npz", 38)
+    assert len({before, after, benchmark_sets.anomaly("SMD").checksum}) == 3
+
+
+def test_a_set_of_the_wrong_task_is_refused(folder):
+    with pytest.raises(DataError, match="anomaly"):
+        benchmark_sets.long_term("SMD")
+
+
+def test_list_shows_every_set_and_what_is_here(folder, capsys):
+    write_long(folder / "ltsf" / "ETTh1.parquet", 7, 10)
+    assert files_there(find_entry("ETTh1"))
+    assert main(["data", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in CATALOGUE)
+    assert main(["data", "list", "weather", "swat"]) == 0
+    shown = capsys.readouterr().out
+    assert "-9999" in shown
+    assert "iTrust" in shown
+
+
+def test_get_without_a_name_is_an_error(capsys):
+    assert main(["data", "get"]) == 2
+    assert "orderless data get ETTh1" in capsys.readouterr().err
