@@ -1,0 +1,81 @@
+"""Short-term forecasting on M4: one forecast for each of 100,000 series."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from orderless.bench.protocols import PAPER, check_protocol
+from orderless.data.benchmark_sets import M4_HORIZONS, M4_PERIODS
+from orderless.metrics import mase, owa, smape
+
+COUNTS = {
+    "Yearly": 23_000,
+    "Quarterly": 24_000,
+    "Monthly": 48_000,
+    "Weekly": 359,
+    "Daily": 4_227,
+    "Hourly": 414,
+}
+OTHERS = ("Weekly", "Daily", "Hourly")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """SMAPE and MASE, each the mean over the series of a group."""
+
+    smape: float
+    mase: float
+
+
+NAIVE2 = {
+    "Yearly": Scores(16.342, 3.974),
+    "Quarterly": Scores(11.012, 1.371),
+    "Monthly": Scores(14.427, 1.063),
+    "Weekly": Scores(9.161, 2.777),
+    "Daily": Scores(3.045, 3.278),
+    "Hourly": Scores(18.383, 2.395),
+}
+"""The competition's own figures for its benchmark forecast."""
+
+
+def selection_data(
+    history: list[np.ndarray], future: np.ndarray, protocol: str
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """What a model may see while it is chosen, and the targets on which it is chosen.
+
+    fair: the last steps of each history are held out, and the test file is not touched. paper: the
+    test file itself chooses the epoch, as in the code that the published tables share.
+    """
+    check_protocol(protocol)
+    if protocol == PAPER:
+        return history, future
+    horizon = future.shape[1]
+    return [one[:-horizon] for one in history], np.stack([one[-horizon:] for one in history])
+
+
+def score_group(
+    group: str, future: np.ndarray, forecast: np.ndarray, history: list[np.ndarray]
+) -> Scores:
+    """SMAPE and MASE of one forecast [series, horizon]; both protocols agree on these."""
+    assert future.shape[1] == M4_HORIZONS[group]
+    return Scores(
+        smape(future, forecast), mase(future, forecast, history, period=M4_PERIODS[group])
+    )
+
+
+def weighted_mean(scores: Mapping[str, Scores]) -> Scores:
+    """The mean over all series of the groups, each group weighted by how many it has."""
+    weights = np.array([COUNTS[group] for group in scores], float)
+    weights /= weights.sum()
+    return Scores(
+        float(weights @ [one.smape for one in scores.values()]),
+        float(weights @ [one.mase for one in scores.values()]),
+    )
+
+
+def owa_from_means(scores: Mapping[str, Scores]) -> float:
+    """OWA of some groups together, from the means over their series, not the mean of their OWA."""
+    mean = weighted_mean(scores)
+    naive2 = weighted_mean({group: NAIVE2[group] for group in scores})
+    return owa(mean.smape, mean.mase, naive2.smape, naive2.mase)

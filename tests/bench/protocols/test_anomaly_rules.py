@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orderless.bench.protocols.anomaly_rules import (
+    choose_threshold,
+    fair_scores,
+    paper_scores,
+    point_adjust,
+    scale_by_training_rows,
+    training_rows,
+)
+from orderless.metrics import point_adjusted_f1, point_f1
+
+FLAGS = st.lists(st.booleans(), min_size=1, max_size=40)
+
+
+def test_fair_does_not_fit_on_what_it_holds_out():
+    fitted, held_out = training_rows(100, "fair")
+    assert (fitted, held_out) == (slice(0, 80), slice(80, 100))
+
+
+def test_the_paper_fits_on_what_it_calls_validation():
+    fitted, held_out = training_rows(100, "paper")
+    assert (fitted, held_out) == (slice(0, 100), slice(80, 100))
+
+
+def test_the_scaler_has_seen_only_the_fitted_rows():
+    generator = np.random.default_rng(0)
+    train, test = generator.normal(size=(100, 3)), generator.normal(size=(50, 3))
+    fitted, _ = training_rows(100, "fair")
+    scaled, _ = scale_by_training_rows(train, test, fitted)
+    changed = train.copy()
+    changed[80:] *= 50
+    again, _ = scale_by_training_rows(changed, test * 50, fitted)
+    np.testing.assert_array_equal(scaled[:80], again[:80])
+    np.testing.assert_allclose(scaled[:80].std(0), 1.0)
+
+
+def test_the_fair_threshold_does_not_move_with_test_scores():
+    training, test = np.linspace(0, 1, 101), np.linspace(0, 50, 200)
+    threshold = choose_threshold(training, test, 0.01, "fair")
+    assert threshold == choose_threshold(training, test * 1000, 0.01, "fair")
+    assert threshold == pytest.approx(0.99)
+
+
+def test_the_threshold_of_the_paper_does():
+    training, test = np.linspace(0, 1, 101), np.linspace(0, 50, 200)
+    threshold = choose_threshold(training, test, 0.01, "paper")
+    assert threshold == pytest.approx(np.percentile(np.concatenate([training, test]), 99))
+    assert threshold != choose_threshold(training, test * 1000, 0.01, "paper")
+
+
+@settings(deadline=None, max_examples=200)
+@given(flags=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_point_adjustment_is_that_of_the_metric(flags):
+    labels, alarm = np.array(flags).T
+    adjusted = point_adjust(labels, alarm)
+    assert (adjusted >= alarm).all()
+    np.testing.assert_array_equal(adjusted & ~labels, alarm & ~labels)
+    if labels.any():
+        assert point_f1(labels, adjusted) == pytest.approx(point_adjusted_f1(labels, alarm))
+
+
+def test_one_hit_marks_its_segment_and_no_other():
+    labels = np.array([1, 1, 0, 1, 1, 1, 0, 1], bool)
+    alarm = np.array([0, 0, 1, 0, 1, 0, 0, 0], bool)
+    assert point_adjust(labels, alarm).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+def test_a_random_score_is_praised_by_the_paper_and_not_by_fair():
+    generator = np.random.default_rng(0)
+    labels = np.zeros(20_000, bool)
+    for begin in range(1000, 20_000, 4000):
+        labels[begin : begin + 800] = True
+    training, test = generator.random(20_000), generator.random(20_000)
+    paper = paper_scores(labels, training, test, 0.01)
+    assert paper["point_adjusted_f1"] > 90
+    fair = fair_scores(labels, training, test)
+    assert fair["point_f1"] < 5
+    assert fair["auc_pr"] < 25

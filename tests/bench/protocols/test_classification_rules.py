@@ -1,0 +1,47 @@
+import numpy as np
+
+from orderless.bench.protocols.classification_rules import scale_cases, selection_cases
+
+GENERATOR = np.random.default_rng(0)
+TRAIN = GENERATOR.normal(3.0, 2.0, (20, 2, 10))
+TEST = GENERATOR.normal(5.0, 4.0, (30, 2, 10))
+TRAIN[3, :, 7:] = np.nan
+TEST[4, :, 5:] = np.nan
+LABELS = np.array(["a"] * 10 + ["b"] * 9 + ["c"])
+
+
+def test_fair_scales_both_parts_by_the_training_cases():
+    train, test = scale_cases(TRAIN, TEST, "fair")
+    np.testing.assert_allclose(np.nanmean(train, (0, 2)), 0.0, atol=1e-12)
+    assert (np.abs(np.nanmean(test, (0, 2))) > 0.5).all()
+    same_train, moved = scale_cases(TRAIN, TEST + 100, "fair")
+    np.testing.assert_array_equal(train, same_train)
+    assert (np.nan_to_num(moved - test, nan=1.0) > 0.5).all()
+
+
+def test_the_paper_scales_the_test_cases_by_themselves():
+    _, test = scale_cases(TRAIN, TEST, "paper")
+    _, moved = scale_cases(TRAIN, TEST + 100, "paper")
+    np.testing.assert_allclose(test, moved, atol=1e-10)
+
+
+def test_what_has_ended_stays_missing_in_fair_and_is_zero_in_the_paper():
+    fair, _ = scale_cases(TRAIN, TEST, "fair")
+    paper, _ = scale_cases(TRAIN, TEST, "paper")
+    np.testing.assert_array_equal(np.isnan(fair), np.isnan(TRAIN))
+    assert (paper[3, :, 7:] == 0).all()
+
+
+def test_fair_holds_out_training_cases_of_each_class():
+    learn, choose = selection_cases(LABELS, "fair", seed=0)
+    assert sorted([*learn, *choose]) == list(range(20))
+    assert sorted(LABELS[choose]) == ["a", "a", "b"]
+    other = selection_cases(LABELS, "fair", seed=1)[1]
+    again = selection_cases(LABELS, "fair", seed=0)[1]
+    assert choose.tolist() == again.tolist() != other.tolist()
+
+
+def test_the_paper_chooses_on_the_test_set():
+    learn, choose = selection_cases(LABELS, "paper", seed=0)
+    assert learn.tolist() == list(range(20))
+    assert choose is None
