@@ -22,7 +22,9 @@ class OrderedSSM2D(nn.Module):
 
     The part along time is the fast scan. The part along the variables is a loop over them, parallel
     over everything else; since no part feeds the other, all times of a variable are ready at once
-    and a wavefront would only add steps.
+    and a wavefront would only add steps. (Being linear, the chain could also be cut into chunks by
+    the scan with its axes swapped. On a CPU that took 1.3 to 2.2 times as long as the loop, for 16
+    to 256 variables, since every time needs coefficients of its own.)
 
     Called like `VI2DSSM`, and returns `(output, state)`; the state is that along time, to be passed
     to the next call and not to be looked into. A non-member is left out of the chain; an unobserved
