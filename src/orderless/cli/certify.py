@@ -1,31 +1,53 @@
-"""`orderless certify`: the stability of a layer, for any input and any number of variables."""
+"""`orderless certify`: how stable a model is, for any input and any number of variables."""
 
 import argparse
+from pathlib import Path
+
+EXAMPLES = """\
+  orderless certify model/
+  orderless certify model/ --variables 5000
+  orderless certify --coupling feedback --variables 321 --smallest-step 0.01"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The settings of the layer and what it is certified for."""
-    parser.add_argument("--variables", type=int, default=7, help="how many (default: 7)")
+    """A saved model, or the settings of a layer; and what it is certified for."""
+    parser.add_argument(
+        "model", type=Path, nargs="?", metavar="MODEL", help="folder that `fit` wrote"
+    )
+    parser.add_argument(
+        "--variables", type=int, help="how many (default: those of `fit`, or 7 for a layer)"
+    )
     parser.add_argument(
         "--smallest-step", type=float, help="the shortest step, for the margin of one tick"
     )
-    parser.add_argument("--channels", type=int, default=64)
-    parser.add_argument("--states", type=int, default=16)
-    parser.add_argument("--heads", type=int)
-    parser.add_argument("--coupling", choices=("field", "feedback", "none"), default="field")
-    parser.add_argument("--pool", choices=("mean", "sum", "attention"), default="mean")
+    layer = parser.add_argument_group("a fresh layer, where no model is given")
+    layer.add_argument("--channels", type=int, default=64, help="default: 64")
+    layer.add_argument("--states", type=int, default=16, help="default: 16")
+    layer.add_argument("--heads", type=int)
+    layer.add_argument("--coupling", choices=("field", "feedback", "none"), default="field")
+    layer.add_argument("--pool", choices=("mean", "sum", "attention"), default="mean")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the certificate of a freshly initialised layer."""
-    from orderless.nn import VI2DSSM
+    """Print the certificate."""
     from orderless.theory import certify
 
-    layer = VI2DSSM(
-        arguments.channels,
-        states=arguments.states,
-        heads=arguments.heads,
-        pool=arguments.pool,
-        coupling=arguments.coupling,
-    )
-    print(certify(layer, arguments.variables, arguments.smallest_step).to_text())
+    if arguments.model is not None:
+        from orderless.estimators import load
+
+        estimator = load(arguments.model)
+        network, variables = estimator.network_, len(estimator.variables_in_)
+    else:
+        from orderless.nn import VI2DSSM
+
+        variables = 7
+        network = VI2DSSM(
+            arguments.channels,
+            states=arguments.states,
+            heads=arguments.heads,
+            pool=arguments.pool,
+            coupling=arguments.coupling,
+        )
+    if arguments.variables is not None:
+        variables = arguments.variables
+    print(certify(network, variables, arguments.smallest_step).to_text())

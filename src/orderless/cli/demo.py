@@ -1,148 +1,173 @@
-"""`orderless demo`: noisy sensors of one hidden drive, the scan on them, and shuffled."""
+"""`orderless demo`: the main job on a simulated plant: fit some sensors, forecast others.
+
+Sensors that training never saw, in another order, two of them added, one of them dead.
+"""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
-SENSORS, TIME = 24, 240
+    from orderless.estimators import Forecaster
+
+EXAMPLES = """\
+  orderless demo
+  orderless demo --seed 1 --picture plant.png --model model/"""
+
+FITTED, OTHERS, ADDED = 12, 12, 2
+TRAINED, STEPS, CONTEXT, HORIZON = 2400, 3000, 96, 24
+TRAINING = {"batch_size": 16, "steps_per_epoch": 30, "learning_rate": 2e-3}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the picture goes, and which random numbers are drawn."""
+    """Where things go, and which random numbers are drawn."""
     parser.add_argument("--picture", type=Path, default=Path("demo.png"), help="default: demo.png")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", type=Path, metavar="MODEL", help="save the model here")
+    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--epochs", type=int, default=2, help="default: 2")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Simulate, scan, shuffle, certify; print the numbers and save the picture."""
+    """Simulate, fit, forecast, compare, check; print the numbers and draw the picture."""
     import torch
 
-    from orderless.nn import VI2DSSM
-    from orderless.nn.comparison import OrderedSSM2D
-    from orderless.theory import certify, equivariance_error
+    # Tensors this small gain nothing from a second thread, and lose much on a busy machine.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        _run(arguments)
+    finally:
+        torch.set_num_threads(threads)
 
-    torch.manual_seed(arguments.seed)
-    drive, sensors = _simulate()
-    alone, coupled = _follow(sensors, own_share=1.0), _follow(sensors, own_share=0.1)
+
+def _run(arguments: argparse.Namespace) -> None:
+    train, later = _simulate(arguments.seed)
+    living = len(later) - 1
+    print(
+        f"A simulated plant: noisy sensors of one drifting daily profile and one slow drive.\n"
+        f"Fit on {FITTED} sensors. Forecast {OTHERS} others, shuffled, {ADDED} added, one dead, "
+        f"{HORIZON} steps ahead.\n",
+        flush=True,
+    )
+    models = {name: _fit(train, arguments, **one) for name, one in _rivals(arguments).items()}
+    model = models["this model"]
+    results = {name: one.backtest(later, 145, step=4, level=80) for name, one in models.items()}
     errors = {
-        "the sensor itself": _error(sensors, drive),
-        "scanned alone": _error(alone, drive),
-        "scanned with the field of all": _error(coupled, drive),
+        name: results["this model"].scores[name]["mae"] for name in ("naive", "seasonal naive")
     }
-    print(f"{SENSORS} noisy sensors of one hidden drive. Error of what a sensor tells about it:")
-    for name, error in errors.items():
-        print(f"  {name:32}{error:.3f}")
+    errors |= {name: result.scores["this model"]["mae"] for name, result in results.items()}
 
-    features = sensors @ torch.randn(1, 16, dtype=sensors.dtype)
-    layers = {
-        "VI2DSSM": VI2DSSM(16, states=8).double(),
-        "ordered 2D scan": OrderedSSM2D(16, states=8).double(),
-    }
-    print("\nReordering the sensors changes more than the order of the output, relatively, by")
-    for name, layer in layers.items():
-        print(f"  {name:32}{equivariance_error(layer, features):.1e}")
-
-    print("\nCertificate of the layer:")
-    print(certify(layers["VI2DSSM"], SENSORS).to_text())
-
-    changes = {name: _change_by_shuffling(layer, features) for name, layer in layers.items()}
-    _draw(arguments.picture, drive, sensors, alone, coupled, errors, changes)
+    print(f"Mean absolute error over the last {STEPS - TRAINED} steps, {living} sensors:")
+    _print_errors(errors)
+    print(f"The model keeps {100 * model.blend_:.0f} % of what its network adds to coupled ridge.")
+    inside = results["this model"].scores["this model"]["coverage-80"]
+    print(f"{100 * inside:.0f} % of the values lie within the 80 % intervals.\n")
+    _print_promises(model, later, arguments.seed)
+    _draw(model, later, errors, arguments.picture)
+    if arguments.model is not None:
+        model.save(arguments.model)
     print(f"\nPicture: {arguments.picture}")
 
 
-def _simulate() -> "tuple[Tensor, Tensor]":
-    """A hidden drive [1,1,T,1], and sensors [1,V,T,1] that see it through noise."""
-    import torch
+def _simulate(seed: int) -> "tuple[dict[str, np.ndarray], dict[str, np.ndarray]]":
+    """Series to fit on, and other sensors, shuffled, with all that comes later."""
+    import numpy as np
 
-    time = torch.linspace(0, 6, TIME, dtype=torch.float64)
-    phase = 6.28 * torch.rand(3, 1, dtype=torch.float64)
-    rates = torch.tensor([[1.0], [2.3], [5.1]], dtype=torch.float64)
-    drive = torch.sin(rates * time + phase).sum(0).reshape(1, 1, TIME, 1)
-    return drive, drive + torch.randn(1, SENSORS, TIME, 1, dtype=torch.float64)
+    from orderless.data.simulate import plant
+
+    values, names = plant(seed, sensors=FITTED + OTHERS + ADDED, steps=STEPS)
+    train = {name: values[:TRAINED, i] for i, name in enumerate(names[:FITTED])}
+    others = np.random.default_rng(seed).permutation(np.arange(FITTED, len(names)))
+    later = {names[i]: values[TRAINED - CONTEXT :, i] for i in others}
+    later["dead sensor"] = np.full(STEPS - TRAINED + CONTEXT, np.nan)
+    return train, later
 
 
-def _follow(sensors: "Tensor", *, own_share: float) -> "Tensor":
-    """One scan: every sensor's h moves towards own_share x + (1 - own_share) field."""
-    import torch
+def _rivals(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Without an epoch of training, the forecast is the ridge that it starts from."""
+    alone = {"coupling": "none"}
+    return {
+        "ridge": {"network": alone, "epochs": 0},
+        "coupled ridge": {"epochs": 0},
+        "uncoupled network": {"network": alone, "epochs": arguments.epochs},
+        "this model": {"epochs": arguments.epochs},
+    }
 
-    from orderless.ops import Generator, mean_pool, vi_scan
 
-    def constant(*values: float) -> torch.Tensor:
-        return torch.tensor(values, dtype=sensors.dtype)
+def _fit(train: "dict[str, np.ndarray]", arguments: argparse.Namespace, **settings: Any) -> Any:
+    from orderless import Forecaster
 
-    rate = 0.6
-    generator = Generator(*(constant(value).reshape(1, 1) for value in (-rate, -rate, 0.0)))
-    first = constant(1.0, 0.0).reshape(1, 1, 1, 2, 1).expand(1, SENSORS, 1, 2, 1)
-    y, _ = vi_scan(
-        sensors,
-        constant(1.0).reshape(1, 1, 1),
-        generator,
-        write=rate * own_share * first,
-        read=first,
-        field=mean_pool(sensors),
-        field_write=rate * (1 - own_share) * first[:, 0],
+    model = Forecaster(
+        HORIZON,
+        CONTEXT,
+        preset="tiny",
+        validation_share=0.1,
+        training=TRAINING,
+        random_state=arguments.seed,
+        verbose=False,
+        **settings,
     )
-    return y
+    return model.fit(train)
 
 
-def _error(estimate: "Tensor", drive: "Tensor") -> float:
-    return (estimate - drive).square().mean().sqrt().item()
+def _print_errors(errors: dict[str, float]) -> None:
+    best = min(errors.values())
+    for name, error in errors.items():
+        print(f"  {name:18}{error:8.4f}" + ("  best" if error == best else ""))
 
 
-def _change_by_shuffling(layer, features: "Tensor") -> "Tensor":
-    """Shuffle, run, put back in order: what became of each sensor at each time, [V,T]."""
-    import torch
+def _print_promises(model: "Forecaster", later: "dict[str, np.ndarray]", seed: int) -> None:
+    """What reordering and a dead sensor change, and what is certain about stability."""
+    import numpy as np
 
-    with torch.no_grad():
-        order = torch.randperm(SENSORS)
-        expected, _ = layer(features)
-        shuffled, _ = layer(features[:, order])
-        change = (shuffled[:, order.argsort()] - expected).norm(dim=-1)
-        return (change / expected.norm(dim=-1).mean())[0]
+    from orderless.theory import certify
+
+    order = np.random.default_rng(seed + 1).permutation(list(later))
+    forecast = model.predict(later)
+    shuffled = model.predict({str(name): later[str(name)] for name in order})
+    alive = model.predict({name: later[name] for name in later if name != "dead sensor"})
+    moved = max(np.abs(forecast[n] - shuffled[n]).max() for n in alive)
+    kept = max(np.abs(forecast[n] - alive[n]).max() for n in alive)
+    print("Promises, measured on this forecast:")
+    print(
+        f"  reordering the sensors changes it by   {moved:g}" + ("" if moved else " (to the bit)")
+    )
+    print(f"  without the dead sensor it changes by  {kept:.1g} (rounding)")
+    print("\nCertificate: " + certify(model.network_, len(later)).to_text())
 
 
 def _draw(
-    path: Path,
-    drive: "Tensor",
-    sensors: "Tensor",
-    alone: "Tensor",
-    coupled: "Tensor",
-    errors: dict[str, float],
-    changes: "dict[str, Tensor]",
+    model: "Forecaster", later: "dict[str, np.ndarray]", errors: dict[str, float], path: Path
 ) -> None:
-    import matplotlib
+    """The last day of seven sensors, the dead one, and the errors as bars."""
+    import numpy as np
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from orderless.estimators.pictures import Ahead, Outlook, draw_outlooks
 
-    figure, panels = pyplot.subplot_mosaic("ss;ab", figsize=(10, 6.2), layout="constrained")
-    axes = panels["s"]
-    of_sensor, of_alone, of_coupled = errors.values()
-    lines = (
-        (sensors, f"one sensor ({of_sensor:.2f})", "0.78", 0.9, "-"),
-        (alone, f"scanned alone ({of_alone:.2f})", "tab:orange", 1.4, "-"),
-        (coupled, f"with the field of all ({of_coupled:.2f})", "tab:blue", 2.0, "-"),
-        (drive, "the hidden drive", "black", 1.2, "--"),
-    )
-    for values, label, color, width, dash in lines:
-        axes.plot(values[0, 0, :, 0].numpy(), color=color, lw=width, ls=dash, label=label)
-    axes.set_title(f"One of {SENSORS} sensors (error over all of them)", loc="left")
-    axes.set_xlim(0, TIME - 1)
-    axes.set_ylim(bottom=axes.get_ylim()[0] - 1)
-    axes.legend(ncols=4, loc="lower center", frameon=False, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-
-    largest = max(change.max().item() for change in changes.values())
-    maps = panels["a"], panels["b"]
-    for axes, (name, change) in zip(maps, changes.items(), strict=True):
-        image = axes.imshow(
-            change.numpy(), cmap="Reds", vmin=0, vmax=largest, aspect="auto", interpolation="none"
+    past = {name: values[:-HORIZON] for name, values in later.items()}
+    forecast = model.predict(past, level=[80, 95])
+    times = np.arange(TRAINED - CONTEXT, STEPS)
+    names = [*list(later)[:7], "dead sensor"]
+    outlooks = [
+        Outlook(
+            name,
+            times[-5 * HORIZON : -HORIZON],
+            later[name][-5 * HORIZON : -HORIZON],
+            [
+                Ahead(
+                    times[-HORIZON:],
+                    forecast[name],
+                    {
+                        level: (forecast[f"{name}-lo-{level}"], forecast[f"{name}-hi-{level}"])
+                        for level in (80, 95)
+                    },
+                )
+            ],
+            actual=later[name][-HORIZON:],
         )
-        axes.set_title(f"Shuffling changes the {name} by up to {change.max():.0e}", fontsize=10)
-        axes.set(xlabel="time", ylabel="sensor")
-    figure.colorbar(image, ax=maps, label="relative change")
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
+        for name in names
+    ]
+    title = f"Sensors that training never saw, {HORIZON} steps ahead ({len(names)} of {len(later)})"
+    draw_outlooks(outlooks, path, title=title, errors=errors)

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orderless.ops.call import CallFacts
 
+EXAMPLES = """\
+  orderless doctor"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The doctor asks for nothing."""

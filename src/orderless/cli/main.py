@@ -9,37 +9,89 @@ import sys
 from collections.abc import Sequence
 
 from orderless import __version__
-from orderless.cli import certify, demo, doctor
+from orderless.cli import (
+    backtest,
+    certify,
+    classify,
+    data,
+    demo,
+    detect,
+    doctor,
+    fit,
+    predict,
+    verify,
+)
+from orderless.cli.arguments import add_config
+from orderless.cli.config import apply_config, find_config
 from orderless.errors import OrderlessError
 
-VERBS = (demo, doctor, certify)
+VERBS = (demo, fit, predict, backtest, classify, detect, verify, certify, data, doctor)
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 when it worked, 2 with one line on stderr when the request cannot be met."""
-    parsed = _parser().parse_args(arguments)
+    """Run one verb.
+
+    0 when it worked, 1 when `verify` found a broken promise, 2 with one line on stderr when the
+    request cannot be met, 130 after Ctrl-C.
+    """
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    parser, verbs = _parser()
+    name = next((word for word in words if word in verbs), "")
+    parsed = argparse.Namespace()
     try:
-        parsed.run(parsed)
+        config = find_config(words)
+        if config is not None and name:
+            apply_config(verbs[name], config)
+        parsed = parser.parse_args(words)
+        return parsed.run(parsed) or 0
     except OrderlessError as error:
-        print(f"orderless {parsed.verb}: {error}", file=sys.stderr)
+        print(f"orderless {name}: {_one_line(error)}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        explain = getattr(_module(name), "interrupted", None)
+        kept = "nothing was written" if explain is None else explain(parsed)
+        print(f"\norderless {name}: stopped; {kept}.", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     parser = argparse.ArgumentParser(
         prog="orderless",
         description="Multivariate time series without an order among the variables.",
+        epilog="`orderless VERB --help` shows examples.",
     )
     parser.add_argument("--version", action="version", version=f"orderless {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    parsers = {}
     for verb in VERBS:
-        name = verb.__name__.rpartition(".")[2]
+        name = _name(verb)
         summary = (verb.__doc__ or "").partition(":")[2].partition("\n")[0].strip()
-        own = verbs.add_parser(name, help=summary, description=summary)
+        own = verbs.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=f"examples:\n{verb.EXAMPLES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         verb.add_arguments(own)
+        add_config(own)
         own.set_defaults(run=verb.run)
-    return parser
+        parsers[name] = own
+    return parser, parsers
+
+
+def _module(name: str) -> object:
+    return next((verb for verb in VERBS if _name(verb) == name), None)
+
+
+def _name(verb: object) -> str:
+    return str(getattr(verb, "__name__", "")).rpartition(".")[2]
+
+
+def _one_line(error: OrderlessError) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,47 @@
+"""`orderless detect`: how odd every moment of a file is, and who is to blame."""
+
+import argparse
+import sys
+
+from orderless.cli.arguments import add_data, add_model, add_out, add_plot, given_columns
+
+EXAMPLES = """\
+  orderless detect watch/ today.csv > scores.csv
+  orderless detect watch/ today.csv --per-variable --out blame.parquet
+  orderless detect watch/ today.csv --plot today.png"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model and the series."""
+    add_model(parser)
+    add_data(parser)
+    parser.add_argument(
+        "--per-variable", action="store_true", help="a score for every variable at every moment"
+    )
+    add_out(parser, "the scores")
+    add_plot(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Write the scores, and say how often the alarm rings."""
+    from orderless.cli.models import open_model
+    from orderless.cli.tables import add_column, get_column, open_series, put_table
+    from orderless.data import read_panel
+
+    model = open_model(arguments.model, "Detector")
+    table, columns = open_series(arguments.data, given_columns(arguments))
+    panel = read_panel(table, **{**model.columns_, **columns})
+    scores = model.score(panel)
+    alarms = get_column(scores, "score") > model.threshold_
+    if arguments.per_variable:
+        put_table(model.score(panel, per_variable=True), arguments.out)
+    else:
+        put_table(add_column(scores, "anomaly", alarms), arguments.out)
+    print(
+        f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
+        file=sys.stderr,
+    )
+    if arguments.plot is not None:
+        from orderless.estimators.pictures import draw_anomalies
+
+        draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)

@@ -1,0 +1,170 @@
+"""`orderless fit`: learn from a file and save the model."""
+
+import argparse
+import inspect
+from pathlib import Path
+from typing import Any
+
+from orderless.cli.arguments import add_data, given_columns, setting
+
+EXAMPLES = """\
+  orderless fit plant.csv --horizon 24 --out model/
+  orderless fit plant.parquet --horizon 24 --context 336 --preset tiny --epochs 4 --out model/
+  orderless fit healthy.csv --task detect --contamination 0.005 --out watch/
+  orderless fit gestures.ts --task classify --out names/
+  orderless fit cases.csv --task classify --group case --label class --out names/
+  orderless fit plant.csv --network coupling=none --training batch_size=32 --out alone/
+  orderless fit --config run.toml --seed 1
+
+run.toml:
+  data = "plant.csv"
+  out = "model/"
+  horizon = 24
+  [network]
+  pool = "attention\""""
+
+TASKS = {"forecast": "Forecaster", "classify": "Classifier", "detect": "Detector"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The data, the task, the model and how to train it."""
+    add_data(parser)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="MODEL", help="folder to save the model in"
+    )
+    parser.add_argument(
+        "--task", choices=tuple(TASKS), default="forecast", help="default: forecast"
+    )
+    parser.add_argument("--horizon", type=int, help="forecast: steps ahead (default: 24)")
+    parser.add_argument("--context", type=int, help="steps to look back (default: inferred)")
+    parser.add_argument("--season", type=int, help="forecast: steps in a season")
+    parser.add_argument(
+        "--loss", choices=("l1", "mse", "huber", "smape"), help="forecast: the loss"
+    )
+    parser.add_argument("--label", metavar="COLUMN", help="classify: the column of classes")
+    parser.add_argument(
+        "--identify", choices=("name",), help="classify: tell variables apart by name"
+    )
+    parser.add_argument(
+        "--contamination", type=float, help="detect: share of ordinary moments that may ring"
+    )
+    model = parser.add_argument_group("network and training")
+    model.add_argument("--preset", choices=("default", "tiny", "paper"))
+    model.add_argument("--epochs", type=int, help="at most; 0 is the start alone")
+    model.add_argument("--validation-share", type=float)
+    model.add_argument("--seed", type=int, dest="random_state", help="default: 0")
+    model.add_argument("--device", choices=("auto", "cpu", "cuda"))
+    model.add_argument("--precision", choices=("no", "bf16", "fp16"))
+    model.add_argument(
+        "--strict-variables", action="store_true", help="other variables at predict are an error"
+    )
+    model.add_argument(
+        "--network",
+        type=setting,
+        action="append",
+        metavar="KEY=VALUE",
+        help="a setting of the network, such as coupling=none",
+    )
+    model.add_argument(
+        "--training",
+        type=setting,
+        action="append",
+        metavar="KEY=VALUE",
+        help="a setting of the training, such as batch_size=32",
+    )
+    model.add_argument(
+        "--checkpoint",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the state of the run here, to continue after a stop (default: MODEL/checkpoint, "
+        "removed at the end)",
+    )
+    model.add_argument("--quiet", action="store_true", help="say nothing")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Fit, save, and say where."""
+    from orderless import estimators
+
+    kind = getattr(estimators, TASKS[arguments.task])
+    model = kind(**_parameters(arguments, kind))
+    checkpoint = _checkpoint(arguments)
+    inputs, columns = _read(arguments)
+    model.fit(*inputs, checkpoint=checkpoint, **columns)
+    model.save(arguments.out)
+    if arguments.checkpoint is None:
+        _remove(checkpoint)
+    if not arguments.quiet:
+        print(f"saved     {arguments.out}")
+
+
+def interrupted(arguments: argparse.Namespace) -> str:
+    """What a stopped run leaves behind."""
+    from orderless.training.checkpoints import FILE_NAME
+
+    file = _checkpoint(arguments) / FILE_NAME
+    if not file.exists():
+        return "nothing was kept, since training had not begun"
+    return f"the run so far is kept in {file.parent}, and the same command continues it"
+
+
+def _checkpoint(arguments: argparse.Namespace) -> Path:
+    return arguments.checkpoint or arguments.out / "checkpoint"
+
+
+def _remove(checkpoint: Path) -> None:
+    from orderless.training.checkpoints import FILE_NAME
+
+    (checkpoint / FILE_NAME).unlink(missing_ok=True)
+    if checkpoint.is_dir() and not any(checkpoint.iterdir()):
+        checkpoint.rmdir()
+
+
+def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
+    """The arguments of the constructor that were given."""
+    from orderless.errors import SettingError
+
+    known = inspect.signature(kind).parameters
+    asked = ("horizon", "context", "season", "loss", "identify", "contamination")
+    general = ("preset", "epochs", "validation_share", "random_state", "device", "precision")
+    given = {
+        name: getattr(arguments, name)
+        for name in (*asked, *general)
+        if getattr(arguments, name) is not None
+    }
+    for name in given:
+        if name not in known:
+            raise SettingError(f"--{name} does not apply to --task {arguments.task}. Leave it out.")
+    for name in ("network", "training"):
+        if getattr(arguments, name):
+            given[name] = dict(getattr(arguments, name))
+    return {
+        **given,
+        "strict_variables": arguments.strict_variables,
+        "verbose": not arguments.quiet,
+    }
+
+
+def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str]]:
+    """What `fit` takes, (data,) or (cases, classes), and the columns."""
+    from orderless.cli.tables import open_cases, open_series, take_labels
+    from orderless.errors import DataError, SettingError
+
+    columns = given_columns(arguments)
+    if arguments.task != "classify":
+        if arguments.label is not None:
+            raise SettingError("--label is for --task classify. Leave it out.")
+        data, columns = open_series(arguments.data, columns)
+        return (data,), columns
+    if arguments.data.suffix.lower() == ".ts":
+        cases, classes = open_cases(arguments.data)
+        if classes is None:
+            raise DataError(f"{arguments.data.name} holds no classes to learn from.")
+        return (cases, classes), {}
+    if arguments.label is None or arguments.group is None:
+        raise SettingError(
+            "A table of cases needs --group, the column that names the case, and --label, the "
+            "column that holds its class."
+        )
+    table, columns = open_series(arguments.data, columns)
+    return take_labels(table, arguments.label, arguments.group), columns

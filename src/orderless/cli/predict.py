@@ -1,0 +1,47 @@
+"""`orderless predict`: forecast the variables of a file, whatever their number and order."""
+
+import argparse
+
+from orderless.cli.arguments import add_data, add_model, add_out, add_plot, given_columns, numbers
+
+EXAMPLES = """\
+  orderless predict model/ plant.csv > forecast.csv
+  orderless predict model/ other_plant.csv --level 80,95 --out forecast.parquet
+  orderless predict model/ plant.csv --plot forecast.png --plot-variables inlet,outlet"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the history, and what is wanted."""
+    add_model(parser)
+    add_data(parser)
+    parser.add_argument(
+        "--level", type=numbers, metavar="PERCENT,PERCENT", help="central intervals, such as 80,95"
+    )
+    parser.add_argument(
+        "--quantiles", type=numbers, metavar="Q,Q", help="quantiles, such as 0.1,0.9"
+    )
+    add_out(parser, "the forecast")
+    add_plot(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Forecast, and draw it where asked."""
+    from orderless.cli.models import open_model
+    from orderless.cli.tables import open_series, put_table
+    from orderless.data import read_panel
+
+    model = open_model(arguments.model, "Forecaster")
+    table, columns = open_series(arguments.data, given_columns(arguments))
+    panel = read_panel(table, **{**model.columns_, **columns})
+    forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
+    put_table(forecast, arguments.out)
+    if arguments.plot is not None:
+        from orderless.estimators.pictures import draw_forecast
+
+        draw_forecast(
+            model,
+            panel,
+            arguments.plot,
+            level=arguments.level or (80,),
+            variables=arguments.plot_variables,
+        )

@@ -1,0 +1,97 @@
+"""Tables in and out, by the ending of the file."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+CASE = "case"
+
+
+def open_series(path: Path, columns: dict[str, str]) -> tuple[Any, dict[str, str]]:
+    """The table in a file, and its columns; the cases of a .ts file are independent systems."""
+    from orderless.data import read_table
+
+    if path.suffix.lower() != ".ts":
+        return read_table(path), columns
+    cases, _ = open_cases(path)
+    return _as_table(cases), {"group": CASE}
+
+
+def open_cases(path: Path) -> tuple[Any, Any]:
+    """The cases [variable, time] of a .ts file and their classes, None where it has none."""
+    from orderless.data import read_ts
+
+    return read_ts(path)
+
+
+def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:
+    """The table without its column of classes, and the class of each case, in order."""
+    import narwhals as nw
+    import numpy as np
+
+    from orderless.errors import DataError
+
+    frame = None if isinstance(table, dict) else nw.from_native(table, eager_only=True)
+    columns = list(table) if frame is None else frame.columns
+    for name in (label, group):
+        if name not in columns:
+            raise DataError(f"There is no column {name!r}; the table has {columns}.")
+    entries = {name: get_column(table, name) for name in (label, group)}
+    classes: dict[Any, Any] = {}
+    for case, own in zip(entries[group].tolist(), entries[label].tolist(), strict=True):
+        if classes.setdefault(case, own) != own:
+            raise DataError(
+                f"Case {case!r} belongs to two classes, {classes[case]!r} and {own!r}. A case has "
+                f"one value in the column {label!r}."
+            )
+    rest = (
+        {name: values for name, values in table.items() if name != label}
+        if frame is None
+        else frame.drop(label).to_native()
+    )
+    return rest, np.array(list(classes.values()))
+
+
+def get_column(table: Any, name: str) -> Any:
+    """A column of a frame or of a dict of columns, as an array."""
+    import narwhals as nw
+    import numpy as np
+
+    if isinstance(table, dict):
+        return np.asarray(table[name])
+    return nw.from_native(table, eager_only=True)[name].to_numpy()
+
+
+def add_column(table: Any, name: str, values: Any) -> Any:
+    """The table with one more column."""
+    import narwhals as nw
+
+    if isinstance(table, dict):
+        return {**table, name: values}
+    frame = nw.from_native(table, eager_only=True)
+    column = nw.new_series(name, values.tolist(), backend=frame.implementation)
+    return frame.with_columns(column).to_native()
+
+
+def put_table(table: Any, out: Path | None) -> None:
+    """Write the table to the file, or as CSV to standard output."""
+    from orderless.data import write_table
+
+    if out is not None:
+        write_table(table, out)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "table.csv"
+        write_table(table, path)
+        sys.stdout.write(path.read_text("utf-8"))
+
+
+def _as_table(cases: list[Any]) -> dict[str, Any]:
+    """Cases of a .ts file as one wide table: a column for the case, and one for each variable."""
+    import numpy as np
+
+    rows = np.concatenate(cases, axis=1)
+    lengths = [case.shape[1] for case in cases]
+    variables = {f"v{number}": row for number, row in enumerate(rows)}
+    return {CASE: np.repeat(np.arange(len(cases)), lengths), **variables}

@@ -1,0 +1,87 @@
+"""`orderless verify`: measure the promises of a saved model, each against its tolerance."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orderless.cli.arguments import add_columns, add_model, given_columns
+
+if TYPE_CHECKING:
+    from orderless.estimators.verification import Verification
+
+EXAMPLES = """\
+  orderless verify model/
+  orderless verify model/ --data plant.csv
+  orderless verify model/ --data plant.csv --json promises.json
+
+exit code 1 when a promise is broken"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The model, the data to measure on, and where the record goes."""
+    add_model(parser)
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DATA",
+        help="series to measure on: .csv, .tsv, .parquet, .pq or .ts (default: simulated)",
+    )
+    add_columns(parser)
+    parser.add_argument("--label", metavar="COLUMN", help="a column of classes, left out")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the table; 0 when every promise is kept, 1 otherwise."""
+    from orderless.estimators import load
+    from orderless.estimators.verification import verify
+    from orderless.training.checkpoints import write_atomically
+
+    model = load(arguments.model)
+    data, columns = _read(arguments, model)
+    verification = verify(model, data, columns=columns)
+    _print(verification)
+    if arguments.json is not None:
+        write_atomically(arguments.json, json.dumps(verification.to_dict(), indent=2).encode())
+    return 0 if verification.holds else 1
+
+
+def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, str]]:
+    from orderless.cli.tables import open_cases, open_series, take_labels
+    from orderless.estimators import Classifier
+
+    columns = given_columns(arguments)
+    if arguments.data is None:
+        return None, {}
+    if isinstance(model, Classifier) and arguments.data.suffix.lower() == ".ts":
+        return open_cases(arguments.data)[0], {}
+    table, columns = open_series(arguments.data, columns)
+    if arguments.label is not None:
+        group = {**model.columns_, **columns}.get("group", "case")
+        table, _ = take_labels(table, arguments.label, group)
+    return table, columns
+
+
+def _print(verification: "Verification") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("promise", "what it means", "error", "tolerance", "")
+    for check in verification.checks:
+        table.add_row(
+            check.name,
+            check.promise,
+            f"{check.error:.1e}" if check.error else "0",
+            f"{check.tolerance:.0e}" if check.tolerance else "0",
+            "kept" if check.holds else "BROKEN",
+            style=None if check.holds else "bold red",
+        )
+    console = Console()
+    console.print(table)
+    kept = sum(check.holds for check in verification.checks)
+    console.print(
+        f"{verification.estimator}, {verification.variables} variables: "
+        f"{kept} of {len(verification.checks)} promises kept",
+        highlight=False,
+    )

@@ -1,0 +1,341 @@
+"""Pictures of forecasts and anomalies, as files.
+
+In:  a fitted estimator and a panel, or plain arrays.
+Out: a picture in the format that the ending of the path names.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from orderless.data import Form, Frequency, Panel, System
+from orderless.errors import DataError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from orderless.estimators.detector import Detector
+    from orderless.estimators.forecaster import Forecaster
+
+MOST_PANELS = 9
+MOST_ROWS = 12
+MOST_TRACES = 3
+PAST, AHEAD, ACTUAL, ALARM = "#5f6b7a", "#0b6bcb", "#111111", "#d1372c"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """A forecast of one variable: its times, its values, and intervals by percentage."""
+
+    times: np.ndarray
+    point: np.ndarray
+    intervals: Mapping[float, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One small picture: a history, forecasts that begin in it or after it, and what came."""
+
+    name: str
+    times: np.ndarray
+    history: np.ndarray
+    ahead: Sequence[Ahead]
+    actual: np.ndarray | None = None
+    """What came at the times of the only forecast, where it is known."""
+
+
+def draw_forecast(
+    model: "Forecaster",
+    panel: Panel,
+    path: str | Path,
+    *,
+    level: Sequence[float] = (80,),
+    variables: Sequence[str] | None = None,
+) -> None:
+    """The forecast of a panel with its intervals over the history, a small picture a variable."""
+    forecast = model.predict(_as_arrays(panel), level=list(level))
+    outlooks = []
+    for number, system, row in _choose(panel, variables):
+        future = _future(system.times, system.frequency, model.horizon)
+        values = {ending: blocks[number][:, row] for ending, blocks in forecast.items()}
+        outlooks.append(_outlook(panel, system, row, [_ahead(future, values, level)], model))
+    draw_outlooks(outlooks, path, title=_title(model, panel, outlooks))
+
+
+def draw_backtest(
+    model: "Forecaster",
+    panel: Panel,
+    path: str | Path,
+    *,
+    windows: int = 5,
+    step: int | None = None,
+    level: Sequence[float] = (80,),
+    variables: Sequence[str] | None = None,
+) -> None:
+    """Forecasts from origins in the past over what came, and their errors beside naive ones."""
+    step = model.horizon if step is None else step
+    result = model.backtest(_as_arrays(panel), windows, step=step, level=list(level))
+    outlooks = []
+    for number, system, row in _choose(panel, variables, MOST_PANELS - 1):
+        length = len(system.times)
+        first = length - model.horizon - (windows - 1) * step
+        ahead = []
+        for window in range(windows):
+            begin = first + window * step
+            values = {
+                ending: blocks[number][window, :, row] for ending, blocks in result.forecast.items()
+            }
+            ahead.append(_ahead(system.times[begin : begin + model.horizon], values, level))
+        span = windows * step
+        outlooks.append(_outlook(panel, system, row, ahead, model, span=span))
+    errors = {name: scores["mae"] for name, scores in result.scores.items()}
+    draw_outlooks(outlooks, path, title=_title(model, panel, outlooks), errors=errors)
+
+
+def draw_anomalies(
+    model: "Detector",
+    panel: Panel,
+    path: str | Path,
+    *,
+    variables: Sequence[str] | None = None,
+) -> None:
+    """Score and threshold over time, the variables to blame, and what those did.
+
+    Of several systems, the one with the highest score.
+    """
+    arrays = _as_arrays(panel)
+    scores, blames = model.score(arrays), model.score(arrays, per_variable=True)
+    number = int(np.argmax([np.nanmax(one, initial=0.0) for one in scores]))
+    system, blame = panel.systems[number], blames[number].T
+    names = list(system.variables)
+    if variables is not None:
+        rows = [_row(system, name) for name in variables]
+    else:
+        rows = _most_blamed(scores[number], blame, model.threshold_)
+    draw_blame(
+        system.times,
+        scores[number],
+        model.threshold_,
+        {names[row]: blame[row] for row in rows},
+        {names[row]: system.values[row] for row in rows[:MOST_TRACES]},
+        path,
+    )
+
+
+def draw_outlooks(
+    outlooks: Sequence[Outlook],
+    path: str | Path,
+    *,
+    title: str = "",
+    errors: Mapping[str, float] | None = None,
+) -> None:
+    """Small pictures beside each other; with `errors`, one more that compares them as bars."""
+    from matplotlib.figure import Figure
+
+    count = len(outlooks) + (errors is not None)
+    columns = min(3, count)
+    rows = -(-count // columns)
+    figure = Figure(figsize=(4.2 * columns + 0.4, 2.5 * rows + 0.7), layout="constrained")
+    grid = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes, outlook in zip(grid, outlooks, strict=False):
+        _draw_outlook(axes, outlook)
+    for axes in grid[count:]:
+        axes.set_axis_off()
+    if errors is not None:
+        _draw_bars(grid[count - 1], errors)
+    handles, labels = _legend(grid)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    _save(figure, path)
+
+
+def draw_blame(
+    times: np.ndarray,
+    score: np.ndarray,
+    threshold: float,
+    blame: Mapping[str, np.ndarray],
+    traces: Mapping[str, np.ndarray],
+    path: str | Path,
+) -> None:
+    """The score over time with its threshold; a map of blame; and the traces of the most blamed."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+
+    heights = [1.6, 0.3 + 0.16 * len(blame), *([0.9] * len(traces))]
+    figure = Figure(figsize=(11, 1.0 + 1.15 * sum(heights)), layout="constrained")
+    panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
+    places = _on_axis(times)
+    alarm = score > threshold
+    top, heat, *below = panels
+    top.plot(places, score, color=PAST, lw=1.0, label="score (1 is usual)")
+    top.axhline(threshold, color=ALARM, lw=1.0, ls="--", label=f"threshold {threshold:.3g}")
+    top.plot(places[alarm], score[alarm], ".", color=ALARM, ms=4, label="alarm")
+    top.set_yscale("log")
+    top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False, fontsize=9)
+    top.set_title(
+        f"Anomaly score: {int(alarm.sum())} of {len(score)} moments above the threshold",
+        loc="left",
+        fontsize=11,
+    )
+    rows = np.stack(list(blame.values()))
+    highest = max(float(np.nanmax(rows, initial=0.0)), 10.0)
+    image = heat.pcolormesh(
+        places,
+        np.arange(len(rows)),
+        np.where(np.isfinite(rows), np.maximum(rows, 1.0), np.nan),
+        cmap="OrRd",
+        norm=LogNorm(1.0, highest),
+        shading="nearest",
+        rasterized=True,
+    )
+    heat.set_yticks(np.arange(len(rows)), list(blame), fontsize=8)
+    heat.invert_yaxis()
+    heat.set_title("To blame", loc="left", fontsize=11)
+    figure.colorbar(image, ax=heat, label="times usual", pad=0.01)
+    for axes, (name, values) in zip(below, traces.items(), strict=True):
+        axes.plot(places, values, color=PAST, lw=0.9)
+        axes.plot(places[alarm], values[alarm], ".", color=ALARM, ms=3)
+        axes.set_title(name, loc="left", fontsize=9)
+    for axes in (top, *below):
+        _tidy(axes, times)
+    _save(figure, path)
+
+
+def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
+    past = _on_axis(outlook.times)
+    axes.plot(past, outlook.history, color=PAST, lw=1.0, label="history")
+    for ahead in outlook.ahead:
+        future = _on_axis(ahead.times)
+        for order, (percent, (low, high)) in enumerate(sorted(ahead.intervals.items())[::-1]):
+            shade = 0.16 + 0.12 * order
+            label = f"{percent:g} % interval"
+            axes.fill_between(future, low, high, color=AHEAD, alpha=shade, lw=0, label=label)
+        axes.plot(future, ahead.point, color=AHEAD, lw=1.6, label="forecast")
+    if outlook.actual is not None:
+        future = _on_axis(outlook.ahead[0].times)
+        axes.plot(future, outlook.actual, ".", color=ACTUAL, ms=3, label="what came")
+    axes.set_title(outlook.name, loc="left", fontsize=10)
+    if not np.isfinite(outlook.history).any():
+        axes.text(0.5, 0.5, "nothing observed: no forecast", ha="center", transform=axes.transAxes)
+        axes.set_yticks([])
+    _tidy(axes, outlook.times)
+
+
+def _draw_bars(axes: "Axes", errors: Mapping[str, float]) -> None:
+    best = min(errors.values())
+    colors = [AHEAD if error == best else "#b8c4d2" for error in errors.values()]
+    bars = axes.barh(list(errors), list(errors.values()), color=colors)
+    axes.bar_label(bars, fmt="%.3f", padding=3, fontsize=8)
+    axes.margins(x=0.18)
+    axes.invert_yaxis()
+    axes.tick_params(labelsize=8)
+    axes.set_title("mean absolute error (least: blue)", loc="left", fontsize=10)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(grid: Sequence["Axes"]) -> tuple[list[Any], list[str]]:
+    found: dict[str, Any] = {}
+    for axes in grid:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    found = {label: handle for label, handle in found.items() if not label.startswith("_")}
+    return list(found.values()), list(found)
+
+
+def _outlook(
+    panel: Panel,
+    system: System,
+    row: int,
+    ahead: Sequence[Ahead],
+    model: "Forecaster",
+    *,
+    span: int = 0,
+) -> Outlook:
+    """A variable with as much history as the eye needs: four horizons, and at least 48 steps."""
+    shown = slice(-(max(4 * model.horizon, 48) + span), None)
+    name = system.variables[row]
+    if len(panel.systems) > 1:
+        name = f"{system.name}: {name}"
+    return Outlook(name, system.times[shown], system.values[row, shown], ahead)
+
+
+def _ahead(times: np.ndarray, values: Mapping[str, np.ndarray], level: Sequence[float]) -> Ahead:
+    intervals = {one: (values[f"lo-{one:g}"], values[f"hi-{one:g}"]) for one in level}
+    return Ahead(times, values[""], intervals)
+
+
+def _choose(
+    panel: Panel, variables: Sequence[str] | None, most: int = MOST_PANELS
+) -> list[tuple[int, System, int]]:
+    """The variables to draw: those asked for, else as many as fit, evenly over all."""
+    if variables is not None:
+        for name in variables:
+            if name not in panel.variables:
+                raise DataError(f"There is no variable {name!r} to draw. Check --plot-variables.")
+    all_of_them = [
+        (number, system, row)
+        for number, system in enumerate(panel.systems)
+        for row, name in enumerate(system.variables)
+        if variables is None or name in variables
+    ]
+    places = np.linspace(0, len(all_of_them) - 1, min(most, len(all_of_them)))
+    return [all_of_them[int(place)] for place in places]
+
+
+def _row(system: System, name: str) -> int:
+    if name not in system.variables:
+        raise DataError(f"There is no variable {name!r} to draw. Check --plot-variables.")
+    return system.variables.index(name)
+
+
+def _most_blamed(score: np.ndarray, blame: np.ndarray, threshold: float) -> list[int]:
+    """Rows in order of their largest blame while the alarm rang; at any time if it never did."""
+    rang = score > threshold
+    seen = np.where(np.isfinite(blame), blame, 0.0)
+    largest = seen[:, rang].max(1) if rang.any() else seen.max(1)
+    return np.argsort(-largest, kind="stable")[:MOST_ROWS].tolist()
+
+
+def _future(times: np.ndarray, frequency: Frequency | None, horizon: int) -> np.ndarray:
+    return (frequency or Frequency(1, "step")).future(times[-1], horizon)
+
+
+def _as_arrays(panel: Panel) -> Panel:
+    """The same panel, so that results come as one array a system."""
+    return replace(panel, form=Form("arrays"))
+
+
+def _title(model: "Forecaster", panel: Panel, outlooks: Sequence[Outlook]) -> str:
+    total = sum(len(system.variables) for system in panel.systems)
+    shown = f"{len(outlooks)} of {total} variables" if len(outlooks) < total else ""
+    return f"{model.horizon} steps ahead" + (f", {shown}" if shown else "")
+
+
+def _on_axis(times: np.ndarray) -> np.ndarray:
+    """Durations as hours, since matplotlib has no axis for them; all else as it is."""
+    return times / np.timedelta64(1, "h") if times.dtype.kind == "m" else times
+
+
+def _tidy(axes: "Axes", times: np.ndarray) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    axes.margins(x=0.01)
+    if times.dtype.kind == "M":
+        locator = AutoDateLocator(minticks=3)
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _save(figure: Any, path: str | Path) -> None:
+    path = Path(path)
+    formats = sorted(figure.canvas.get_supported_filetypes())
+    if path.suffix.lstrip(".").lower() not in formats:
+        raise DataError(f"{path.name} must end in a format of pictures: {', '.join(formats)}.")
+    if not path.parent.is_dir():
+        raise DataError(f"There is no folder {path.parent} to draw {path.name} in.")
+    figure.savefig(path, dpi=110)
