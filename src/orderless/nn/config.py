@@ -93,13 +93,15 @@ class NetworkConfig:
 
 def default(context: int, **changes: Any) -> NetworkConfig:
     """Our settings: light enough for a few minutes on a laptop, wide enough to add to a ridge."""
-    config = NetworkConfig(**_patches(context), channels=32, states=8, dropout=0.3)
+    stride = _stride(context)
+    config = NetworkConfig(patch=2 * stride, stride=stride, channels=32, states=8, dropout=0.3)
     return replace(config, **changes)
 
 
 def tiny(context: int, **changes: Any) -> NetworkConfig:
     """Small enough to fit within half a minute on a laptop."""
-    config = NetworkConfig(**_patches(context), channels=32, states=4, dropout=0.1)
+    stride = _stride(context)
+    config = NetworkConfig(patch=2 * stride, stride=stride, channels=32, states=4, dropout=0.1)
     return replace(config, **changes)
 
 
@@ -119,10 +121,9 @@ def paper(context: int, **changes: Any) -> NetworkConfig:
     return replace(config, **changes)
 
 
-def _patches(context: int) -> dict[str, int]:
-    """About seven overlapping tokens; more in a long context, where a stride ends at 48."""
-    stride = min(max(1, context // 8), 48)
-    return {"patch": 2 * stride, "stride": stride}
+def _stride(context: int) -> int:
+    """Cuts a context into about seven overlapping patches; a long one into more, 48 steps apart."""
+    return min(max(1, context // 8), 48)
 
 
 PRESETS = {"default": default, "tiny": tiny, "paper": paper}
