@@ -18,6 +18,11 @@ Scales = Mapping[str, tuple[float, float]]
 """Mean and spread of each variable that `fit` saw."""
 
 
+FARTHEST = 1e8
+"""Spreads from the mean at which a variable is no longer the one that `fit` saw: other units, or
+a fault. It is then scaled by the history at hand, like an unknown one."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """One system, sorted by name and scaled; `restore` puts rows back in the caller's order."""
@@ -105,15 +110,11 @@ def _scaler(
     if scales.keys() == {""}:
         mean, scale = scales[""]
         return Scaler(np.full((len(names), 1), mean), np.full((len(names), 1), scale))
-    known = np.array([name in scales for name in names])
-    if not known.all():
-        fresh = fit_scaler(values, observed)
-        if not known.any():
-            return fresh
-        pairs = np.array([scales.get(name, (0.0, 1.0)) for name in names])[:, :, None]
-        keep = known[:, None]
-        return Scaler(
-            np.where(keep, pairs[:, 0], fresh.mean), np.where(keep, pairs[:, 1], fresh.scale)
-        )
-    pairs = np.array([scales[name] for name in names])[:, :, None]
-    return Scaler(pairs[:, 0], pairs[:, 1])
+    pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
+    mean, scale = pairs[:, 0], pairs[:, 1]
+    largest = np.where(observed, np.abs(values), 0.0).max(-1, keepdims=True, initial=0.0)
+    known = np.abs(largest) < FARTHEST * scale + np.abs(mean)
+    if known.all():
+        return Scaler(mean, scale)
+    fresh = fit_scaler(values, observed)
+    return Scaler(np.where(known, mean, fresh.mean), np.where(known, scale, fresh.scale))

@@ -1,0 +1,63 @@
+import numpy as np
+
+from orderless.data import read_panel
+from orderless.estimators.preparation import learn_scales, prepare, share_scale, stack
+
+VALUES = np.random.default_rng(0).standard_normal((50, 3)) * [1.0, 10.0, 100.0] + 5.0
+
+
+def system(values, names="cab"):
+    return read_panel({name: values[:, i] for i, name in enumerate(names)}).systems[0]
+
+
+def test_variables_are_sorted_by_name_and_restored():
+    one = prepare(system(VALUES), {})
+    assert one.names == ("a", "b", "c")
+    np.testing.assert_allclose(one.scaler.undo(one.values)[one.restore], VALUES.T)
+
+
+def test_known_variables_keep_the_scale_of_fit_and_unknown_ones_bring_their_own():
+    panel = read_panel({"a": VALUES[:, 1]})
+    scales = learn_scales(panel, [25])
+    np.testing.assert_allclose(scales["a"], (VALUES[:25, 1].mean(), VALUES[:25, 1].std()))
+    one = prepare(system(VALUES), scales)
+    np.testing.assert_allclose(one.scaler.scale[0, 0], VALUES[:25, 1].std())
+    np.testing.assert_allclose(one.scaler.scale[1, 0], VALUES[:, 2].std())
+
+
+def test_a_variable_in_other_units_is_scaled_like_an_unknown_one():
+    scales = {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
+    one = prepare(system(VALUES * [1.0, 1e30, 1.0]), scales)
+    assert one.scaler.scale[1, 0] == 1.0
+    np.testing.assert_allclose(one.values[0].std(), 1.0)
+
+
+def test_nothing_after_the_end_has_an_influence():
+    changed = VALUES.copy()
+    changed[30:] = 1e6
+    one, two = (prepare(system(v), {}, last=10, end=30) for v in (VALUES, changed))
+    np.testing.assert_array_equal(one.values, two.values)
+    assert one.values.shape == (3, 10)
+
+
+def test_levels_of_different_systems_do_not_widen_the_spread():
+    panel = read_panel([VALUES, VALUES + 1e6])
+    scales = learn_scales(panel, [50, 50])
+    np.testing.assert_allclose([s for _, s in scales.values()], VALUES.std(0))
+
+
+def test_exchangeable_variables_share_one_scale():
+    shared = share_scale({"a": (0.0, 1.0), "b": (2.0, 1.0)})
+    assert shared == {"": (1.0, np.sqrt(2.0))}
+    one = prepare(system(VALUES), shared)
+    assert (one.scaler.scale == np.sqrt(2.0)).all()
+
+
+def test_stacked_systems_end_together():
+    long = prepare(system(VALUES), {}, last=4)
+    short = prepare(system(VALUES[:2, :1], "a"), {})
+    values, observed, complete = stack([long, short], 4)
+    assert values.shape == (2, 3, 4)
+    assert not complete
+    assert observed[0].all()
+    assert observed[1].tolist() == [[False, False, True, True], [False] * 4, [False] * 4]
