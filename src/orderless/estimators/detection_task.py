@@ -74,16 +74,19 @@ class DetectionTask:
         for part in windows.split(max(1, ROWS_AT_ONCE // variables)):
             values, observed, members = self.series.gather(part, self.context)
             rebuilt = torch.zeros_like(values)
-            for hidden in self.holes(variables):
-                hidden = hidden.to(values.device).expand_as(values)
-                told = module(values, observed, members & observed.any(-1), hidden)
+            living = members & observed.any(-1)
+            for hidden in self.holes(living):
+                told = module(values, observed, living, hidden)
                 rebuilt = torch.where(hidden, told, rebuilt)
             yield values, observed, rebuilt
 
-    def holes(self, variables: int) -> Iterator[Tensor]:
-        """The passes: neighbouring variables and stretches are hidden in different ones."""
-        stretch = torch.arange(self.context) // self.module.config.stride
-        turn = (torch.arange(variables)[:, None] + stretch) % PASSES
+    def holes(self, living: Tensor) -> Iterator[Tensor]:
+        """The passes: neighbouring variables and stretches are hidden in different ones.
+
+        Only `living` variables [window, variable] are counted: a dead one changes nothing.
+        """
+        stretch = torch.arange(self.context, device=living.device) // self.module.config.stride
+        turn = (living.cumsum(1).unsqueeze(-1) - 1 + stretch) % PASSES
         for number in range(PASSES):
             yield turn == number
 

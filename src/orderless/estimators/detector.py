@@ -242,8 +242,7 @@ class Detector(Estimator):
         count = 0
         for values, observed, rebuilt in task.rebuild(self.network_, task.validation):
             simple = torch.zeros_like(values)
-            for hidden in task.holes(values.shape[1]):
-                hidden = hidden.to(values.device)
+            for hidden in task.holes(observed.any(-1)):
                 simple = torch.where(hidden, neighbours(values, observed & ~hidden), simple)
             guesses = (torch.zeros_like(values), simple, rebuilt)
             for name, guess in zip(sums, guesses, strict=True):
