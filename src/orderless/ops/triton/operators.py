@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from orderless.ops.triton import kernels, shared_kernels
+from orderless.ops.triton import fast_kernels, kernels, shared_kernels
 from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, tables_gradient
 
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
@@ -74,8 +74,10 @@ class _Sizes:
 def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     batch, variables, time, channels = x.shape
     heads, states = step.shape[-1], write.shape[-1]
-    width = min(64 if states <= 16 else 32, max(16, triton.next_power_of_2(channels // heads)))
-    block = min(8, triton.next_power_of_2(variables))
+    # What a thread holds of the state must fit its registers, which float32 fills twice as fast.
+    widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
+    width = min(widest, max(16, triton.next_power_of_2(channels // heads)))
+    block = min(4, triton.next_power_of_2(variables))
     slices = heads * triton.cdiv(channels // heads, width)
     while block > 1 and batch * slices * triton.cdiv(variables, block) < PROGRAMS // block:
         block //= 2
@@ -88,6 +90,18 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
         batch, variables, time, channels, heads, states, block, width,
         triton.cdiv(chunks, per_segment), per_segment,
     )  # fmt: skip
+
+
+def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
+    """Whether the kernels with layouts by hand take the call; they are for NVIDIA GPUs alone."""
+    return (
+        x.is_cuda
+        and torch.version.hip is None
+        and sizes.states == 16
+        and sizes.head_size % sizes.width == 0
+        # Their offsets within a block of variables have 32 bits.
+        and sizes.block * max(x.stride(1), sizes.time * sizes.channels) < 2**30
+    )
 
 
 def _precision(x: Tensor) -> str:
@@ -179,7 +193,8 @@ def scan(
     if shared is not None:
         _readout(read, shared, None, present, y)
     end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
-    kernels.scan_forward[(sizes.rows * sizes.segments,)](
+    kernel = fast_kernels.fast_forward if _is_fast(x, sizes) else kernels.scan_forward
+    kernel[(sizes.rows * sizes.segments,)](
         x, write, read, tables, start, y, skip, gate, present, y, end,
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
@@ -201,7 +216,7 @@ def _(x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, gate, state, 
 @torch.library.custom_op("orderless::scan_backward", mutates_args=())
 def scan_backward(
     d_y: Tensor,
-    d_end: Tensor,
+    d_end: Tensor | None,
     x: Tensor,
     step: Tensor,
     rate_h: Tensor,
@@ -223,10 +238,10 @@ def scan_backward(
     rates = (rate_h, rate_v, rate_vh)
     x, write, read = (_rows_contiguous(value) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
-    d_y, d_end = d_y.contiguous(), d_end.contiguous()
+    d_y = d_y.contiguous()
+    d_end = None if d_end is None else d_end.contiguous()
     tables = _tables(sizes, step, rates, reverse)
     start = None if state is None else state.contiguous()
-    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse, "PRECISION": _precision(x)}
     start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
     states = x.new_empty(
         sizes.batch, sizes.variables, sizes.chunks, 2, sizes.states, sizes.channels
@@ -235,12 +250,23 @@ def scan_backward(
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
     )  # fmt: skip
-    kernels.scan_states[(sizes.rows * sizes.segments,)](
-        x, write, tables, start, present, states, tables, tables, *shape,
-        *_strides(x), *_strides(write), *_strides(present),
-        **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
-        num_warps=sizes.block,
-    )  # fmt: skip
+    grid = (sizes.rows * sizes.segments,)
+    fast = _is_fast(x, sizes)
+    tile = {"BLOCK": sizes.block, "WIDTH": sizes.width} if fast else sizes.tile
+    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse, "num_warps": sizes.block}
+    if fast:
+        fast_kernels.fast_states[grid](
+            x, write, tables, start, present, states, *shape,
+            *_strides(x), *_strides(write), *_strides(present),
+            **tile, **masked, HAS_START=start is not None,
+        )  # fmt: skip
+    else:
+        masked["PRECISION"] = _precision(x)
+        kernels.scan_states[grid](
+            x, write, tables, start, present, states, tables, tables, *shape,
+            *_strides(x), *_strides(write), *_strides(present),
+            **tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
+        )  # fmt: skip
     d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     # Slices of channels share write and read: each leaves its part, summed below.
@@ -254,13 +280,15 @@ def scan_backward(
         base_parts = _pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
     d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
-    partial = tables.new_empty(sizes.blocks * sizes.slices_of_head, *tables.shape)
-    kernels.scan_backward[(sizes.rows * sizes.segments,)](
+    parts = sizes.blocks * sizes.slices_of_head
+    partial = tables.new_empty(parts, *tables.shape, dtype=x.dtype if fast else torch.float32)
+    kernel = fast_kernels.fast_backward if fast else kernels.scan_backward
+    kernel[grid](
         x, write, read, tables, states, skip, present, d_y, d_after,
         d_x, d_write, d_read, d_start, d_skip, partial, *shape, base_parts,
         *_strides(x), *_strides(write), *_strides(read), *_strides(present),
-        **sizes.tile, **masked, HAS_END=True, HAS_SKIP=skip is not None,
-        HAS_BASE=shared is not None, num_warps=sizes.block,
+        **tile, **masked, HAS_END=d_after is not None, HAS_SKIP=skip is not None,
+        HAS_BASE=shared is not None,
     )  # fmt: skip
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
@@ -298,17 +326,20 @@ def _(
     d_rates = rate_h.new_empty(3, *rate_h.shape)
     return (
         like(x), like(step), d_rates, like(write), like(read), like(shared), like(skip),
-        x.new_empty(0) if state is None else like(d_end),
+        like(state),
     )  # fmt: skip
 
 
 def _save_scan(ctx, inputs, output) -> None:
     *tensors, ctx.reverse = inputs
     ctx.save_for_backward(*tensors)
+    ctx.set_materialize_grads(False)
 
 
 def _scan_gradients(ctx, d_y, d_end):
     x, step, h, v, vh, write, read, shared, skip, gate, state, present = ctx.saved_tensors
+    if d_y is None:
+        d_y = torch.zeros_like(x)
     d_gate = None
     if gate is not None:
         arguments = (x, step, h, v, vh, write, read, shared, skip, None, state, present)

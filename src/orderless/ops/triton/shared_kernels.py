@@ -139,6 +139,8 @@ def trajectory(
     over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
     for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
+        # All loads of a round come before its stores: they might overlap for all the compiler knows.
+        loaded = ()
         for i in tl.static_range(UNROLL):
             tick = begin + i
             real = (tick < time) & (tick < first + per_segment)
@@ -146,15 +148,26 @@ def trajectory(
             if REVERSE:
                 t = time - 1 - tick
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            u_h = tl.load(drive + at, mask=inside & real, other=0.0)
-            u_v = tl.load(drive + at + row, mask=inside & real, other=0.0)
             e = table + tick * 8
-            e_h = tl.load(e, mask=real, other=1.0)
-            e_v = tl.load(e + 1, mask=real, other=1.0)
-            e_vh = tl.load(e + 2, mask=real, other=0.0)
-            phi_h = tl.load(e + 3, mask=real, other=0.0)
-            phi_v = tl.load(e + 4, mask=real, other=0.0)
-            phi_vh = tl.load(e + 5, mask=real, other=0.0)
+            loaded = loaded + (
+                (
+                    tl.load(drive + at, mask=inside & real, other=0.0),
+                    tl.load(drive + at + row, mask=inside & real, other=0.0),
+                    tl.load(e, mask=real, other=1.0),
+                    tl.load(e + 1, mask=real, other=1.0),
+                    tl.load(e + 2, mask=real, other=0.0),
+                    tl.load(e + 3, mask=real, other=0.0),
+                    tl.load(e + 4, mask=real, other=0.0),
+                    tl.load(e + 5, mask=real, other=0.0),
+                ),
+            )
+        for i in tl.static_range(UNROLL):
+            tick = begin + i
+            real = (tick < time) & (tick < first + per_segment)
+            t = tick
+            if REVERSE:
+                t = time - 1 - tick
+            u_h, u_v, e_h, e_v, e_vh, phi_h, phi_v, phi_vh = loaded[i]
             s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
             h = e_h * h + phi_h * u_h
             if ENDS:
@@ -162,6 +175,7 @@ def trajectory(
                 over_h = over_h * e_h
                 over_v = over_v * e_v
             else:
+                at = ((b * time + t) * 2 * STATES + n) * channels + d
                 tl.store(z + at, h, mask=inside & real)
                 tl.store(z + at + row, s, mask=inside & real)
     if ENDS:
@@ -206,6 +220,7 @@ def trajectory_backward(
     first = segment * per_segment
     last = tl.minimum(first + per_segment, time)
     for visited in range(first, last, UNROLL):
+        loaded = ()
         for i in tl.static_range(UNROLL):
             tick = first + last - 1 - visited - i
             real = tick >= first
@@ -215,15 +230,15 @@ def trajectory_backward(
                 t = time - 1 - tick
                 before = t + 1
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            g += tl.load(d_z + at, mask=inside & real, other=0.0)
-            u += tl.load(d_z + at + row, mask=inside & real, other=0.0)
             e = table + (line + tick) * 8
-            e_h = tl.load(e, mask=real, other=1.0)
-            e_v = tl.load(e + 1, mask=real, other=1.0)
-            e_vh = tl.load(e + 2, mask=real, other=0.0)
+            values = (
+                tl.load(d_z + at, mask=inside & real, other=0.0),
+                tl.load(d_z + at + row, mask=inside & real, other=0.0),
+                tl.load(e, mask=real, other=1.0),
+                tl.load(e + 1, mask=real, other=1.0),
+                tl.load(e + 2, mask=real, other=0.0),
+            )
             if not ENDS:
-                u_h = tl.load(drive + at, mask=inside & real, other=0.0)
-                u_v = tl.load(drive + at + row, mask=inside & real, other=0.0)
                 earlier = ((b * time + before) * 2 * STATES + n) * channels + d
                 follows = inside & real & (tick > 0)
                 h = tl.load(z + earlier, mask=follows, other=0.0)
@@ -233,9 +248,29 @@ def trajectory_backward(
                     begins = inside & (tick == 0)
                     h += tl.load(start + at_start, mask=begins, other=0.0)
                     s += tl.load(start + at_start + row, mask=begins, other=0.0)
-                phi_h = tl.load(e + 3, mask=real, other=0.0)
-                phi_v = tl.load(e + 4, mask=real, other=0.0)
-                phi_vh = tl.load(e + 5, mask=real, other=0.0)
+                values = values + (
+                    tl.load(drive + at, mask=inside & real, other=0.0),
+                    tl.load(drive + at + row, mask=inside & real, other=0.0),
+                    h,
+                    s,
+                    tl.load(e + 3, mask=real, other=0.0),
+                    tl.load(e + 4, mask=real, other=0.0),
+                    tl.load(e + 5, mask=real, other=0.0),
+                )
+            loaded = loaded + (values,)
+        for i in tl.static_range(UNROLL):
+            tick = first + last - 1 - visited - i
+            real = tick >= first
+            t = tick
+            if REVERSE:
+                t = time - 1 - tick
+            e_h, e_v, e_vh = loaded[i][2], loaded[i][3], loaded[i][4]
+            g += loaded[i][0]
+            u += loaded[i][1]
+            if not ENDS:
+                u_h, u_v, h, s = loaded[i][5], loaded[i][6], loaded[i][7], loaded[i][8]
+                phi_h, phi_v, phi_vh = loaded[i][9], loaded[i][10], loaded[i][11]
+                at = ((b * time + t) * 2 * STATES + n) * channels + d
                 tl.store(d_drive + at, phi_h * g + phi_vh * u, mask=inside & real)
                 tl.store(d_drive + at + row, phi_v * u, mask=inside & real)
                 out = d_table + (part + line + tick) * 8
@@ -326,10 +361,10 @@ def readout(
     b = pid // wide // blocks
     dtype = y.dtype.element_ty
     row_n = tl.arange(0, PADDED)[None, :, None]
-    at = ((b * time + t) * 2 * STATES + row_n) * channels + d
+    place = ((b * time + t) * 2 * STATES + row_n) * channels + d
     inside = (t < time) & (row_n < STATES) & (d < channels)
-    z_h = tl.load(z + at, mask=inside, other=0.0).to(dtype)
-    z_v = tl.load(z + at + STATES * channels, mask=inside, other=0.0).to(dtype)
+    z_h = tl.load(z + place, mask=inside, other=0.0).to(dtype)
+    z_v = tl.load(z + place + STATES * channels, mask=inside, other=0.0).to(dtype)
     n = tl.arange(0, PADDED)[None, None, :]
     for first in range(0, variables, BLOCK):
         v = first + tl.arange(0, BLOCK)[None, :, None]

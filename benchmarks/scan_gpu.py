@@ -1,0 +1,300 @@
+"""The scan on a GPU: times, errors and bytes, all from one run.
+
+    python -m benchmarks.scan_gpu --commit "$(git rev-parse HEAD)" --output benchmarks/results
+
+Sizes are (batch, variables, time, channels, states), one head for 64 channels. Times are medians of
+CUDA events, all repeats are kept in the file. Inputs that fit the cache are rotated.
+"""
+
+import argparse
+import json
+import platform
+from pathlib import Path
+
+import torch
+import triton
+import triton.language as tl
+
+from orderless.ops import Generator, vi_scan
+
+MAIN = (32, 256, 256, 64, 16)
+
+
+def timed(run, repeats=20):
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return {"median_ms": sorted(times)[len(times) // 2], "all_ms": times}
+
+
+def as_graph(run):
+    """`run` as one CUDA graph: what the device does, without the host between launches."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            run()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def copy_bandwidth():
+    source = torch.randn(2**28, device="cuda")
+    target = torch.empty_like(source)
+    result = timed(lambda: target.copy_(source))
+    result["bytes_per_s"] = 2 * source.numel() * 4 / result["median_ms"] * 1e3
+    return result
+
+
+def arguments(sizes, dtype, coupling="none", seed=0, device="cuda"):
+    batch, variables, time, channels, states = sizes
+    heads = max(1, channels // 64)
+    random = torch.Generator("cpu" if device == "cpu" else device).manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, device=device, generator=random)
+
+    def rates():
+        h, v = (-8 * torch.rand(heads, states, device=device, generator=random) - 0.1 for _ in "hv")
+        return Generator(h, v, normal(heads, states))
+
+    named = {
+        "x": normal(batch, variables, time, channels).to(dtype),
+        "step": 0.1 * torch.rand(batch, time, heads, device=device, generator=random),
+        "generator": rates(),
+        "write": normal(batch, variables, time, 2, states).to(dtype),
+        "read": normal(batch, variables, time, 2, states).to(dtype),
+        "skip": normal(channels),
+    }
+    if coupling == "field":
+        named["field"] = normal(batch, time, channels).to(dtype)
+        named["field_write"] = normal(batch, time, 2, states).to(dtype)
+    if coupling == "feedback":
+        named["mean_generator"] = rates()
+    return named
+
+
+def leaves(named):
+    flat = []
+    for value in named.values():
+        flat += list(value) if isinstance(value, Generator) else [value]
+    return [value.requires_grad_() for value in flat]
+
+
+def forward(sizes, dtype, coupling="none", graph=True):
+    named = arguments(sizes, dtype, coupling)
+
+    def run():
+        with torch.no_grad():
+            vi_scan(**named, form="triton")
+
+    return timed(as_graph(run) if graph else run)
+
+
+def training(sizes, dtype, coupling="none", sets=1):
+    """Forward and backward; the small shape rotates among several sets of inputs."""
+    runs = []
+    for seed in range(sets):
+        named = arguments(sizes, dtype, coupling, seed)
+        flat = leaves(named)
+        d_y = torch.randn_like(named["x"])
+
+        def run(named=named, flat=flat, d_y=d_y):
+            y, _ = vi_scan(**named, form="triton")
+            torch.autograd.grad(y, flat, d_y)
+
+        runs.append(as_graph(run))
+    turn = [0]
+
+    def rotate():
+        turn[0] = (turn[0] + 1) % len(runs)
+        runs[turn[0]]()
+
+    return timed(rotate)
+
+
+def minimal_bytes(sizes, dtype):
+    """Each input read once and each output written once: x, y, write, read, and the last state."""
+    batch, variables, time, channels, states = sizes
+    size = 2 if dtype == torch.bfloat16 else 4
+    rows = batch * variables * time
+    return size * rows * (2 * channels + 4 * states)
+
+
+def errors(dtype, coupling):
+    """Errors by norm against the reference in float64, of the output and of every gradient."""
+    named = arguments((2, 24, 128, 64, 16), dtype, coupling)
+    flat = leaves(named)
+    names = [
+        name + (f".{part}" if isinstance(value, Generator) else "")
+        for name, value in named.items()
+        for part in (("h", "v", "vh") if isinstance(value, Generator) else ("",))
+    ]
+
+    def exact(value):
+        if isinstance(value, Generator):
+            return Generator(*(exact(part) for part in value))
+        return value.detach().double().requires_grad_()
+
+    wide = {name: exact(value) for name, value in named.items()}
+    y, _ = vi_scan(**named, form="triton")
+    expected, _ = vi_scan(**wide, form="reference")
+    d_y = torch.randn_like(y)
+    got = [y, *torch.autograd.grad(y, flat, d_y)]
+    want = [expected, *torch.autograd.grad(expected, leaves(wide), d_y.double())]
+    return {
+        name: float((a.double() - b).norm() / b.norm())
+        for name, a, b in zip(["y", *names], got, want, strict=True)
+    }
+
+
+def saved_bytes(coupling):
+    named = arguments((4, 64, 64, 64, 16), torch.bfloat16, coupling)
+    flat = leaves(named)
+    saved = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: saved.setdefault(t.data_ptr(), t) is None or t, lambda t: t
+    ):
+        vi_scan(**named, form="triton")
+    pointers = {value.data_ptr() for value in flat}
+    others = [t for pointer, t in saved.items() if pointer not in pointers]
+    return {
+        "inputs": sum(value.numel() * value.element_size() for value in flat),
+        "beside_inputs": sum(t.numel() * t.element_size() for t in others),
+        "beside_inputs_shapes": [list(t.shape) for t in others],
+    }
+
+
+@triton.jit
+def chain(x, write, read, decay, held, h, y, first, count, time,
+          WIDTH: tl.constexpr, STATES: tl.constexpr, VARIABLES: tl.constexpr):  # fmt: skip
+    """An ordered scan along the variables: one program per (batch, time), `count` variables."""
+    pid = tl.program_id(0).to(tl.int64)
+    b, t = pid // time, pid % time
+    n, d = tl.arange(0, STATES), tl.arange(0, WIDTH)
+    keep = tl.load(decay + pid * STATES + n)[:, None]
+    gain = tl.load(held + pid * STATES + n)[:, None]
+    at = pid * STATES * WIDTH + n[:, None] * WIDTH + d[None, :]
+    state = tl.load(h + at)
+    for c in range(first, first + count):
+        row = (b * VARIABLES + c) * time + t
+        w = tl.load(write + row * 2 * STATES + STATES + n).to(tl.float32)[:, None]
+        r = tl.load(read + row * 2 * STATES + STATES + n).to(tl.float32)[:, None]
+        signal = tl.load(x + row * WIDTH + d).to(tl.float32)[None, :]
+        state = keep * state + gain * w * signal
+        out = tl.load(y + row * WIDTH + d).to(tl.float32) + tl.sum(r * state, 0)
+        tl.store(y + row * WIDTH + d, out.to(y.dtype.element_ty))
+    tl.store(h + at, state)
+
+
+def ordered(dtype):
+    """The ordered 2D scan: the same kernel along time, then the chain along the variables."""
+    batch, variables, time, channels, states = MAIN
+    named = arguments(MAIN, dtype)
+    x, write, read = named["x"], named["write"], named["read"]
+    decay = torch.rand(batch * time, states, device="cuda")
+    h = torch.zeros(batch * time, states, channels, device="cuda")
+
+    def run(at_once):
+        with torch.no_grad():
+            y, _ = vi_scan(**named, form="triton")
+        for first in range(0, variables, at_once):
+            chain[(batch * time,)](
+                x, write, read, decay, decay, h, y, first, at_once, time,
+                WIDTH=channels, STATES=states, VARIABLES=variables, num_warps=2,
+            )  # fmt: skip
+
+    return {
+        "one launch per variable": timed(as_graph(lambda: run(1)), 10),
+        "all variables in one launch": timed(as_graph(lambda: run(variables)), 10),
+    }
+
+
+def measure(report):
+    bf16, fp32 = torch.bfloat16, torch.float32
+    bandwidth = report["copy"] = copy_bandwidth()
+    rate = bandwidth["bytes_per_s"]
+    for coupling in ("none", "field", "feedback"):
+        result = report[f"forward bf16 {coupling}"] = forward(MAIN, bf16, coupling)
+        ideal = minimal_bytes(MAIN, bf16) / rate * 1e3
+        result["share_of_copy_bandwidth"] = ideal / result["median_ms"]
+    for coupling in ("none", "field"):
+        for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+            report[f"training {name} {coupling}"] = training(MAIN, dtype, coupling)
+        report[f"training bf16 {coupling} (32, 321, 64, 128, 16)"] = training(
+            (32, 321, 64, 128, 16), bf16, coupling
+        )
+        report[f"training bf16 {coupling} (32, 7, 64, 64, 16)"] = training(
+            (32, 7, 64, 64, 16), bf16, coupling, sets=8
+        )
+    report["forward fp32 none"] = forward(MAIN, fp32)
+    for variables in (64, 128, 512, 862):
+        result = training((32, variables, 256, 64, 16), bf16)
+        result["us_per_variable"] = result["median_ms"] / variables * 1e3
+        report[f"training bf16 none, {variables} variables"] = result
+    for time in (16_384, 131_072):
+        sizes = (1, 8, time, 64, 16)
+        result = report[f"forward bf16 none {sizes}"] = forward(sizes, bf16)
+        result["times_the_bandwidth_bound"] = result["median_ms"] / (
+            minimal_bytes(sizes, bf16) / rate * 1e3
+        )
+        report[f"training bf16 none {sizes}"] = training(sizes, bf16)
+    report["ordered bf16 forward"] = ordered(bf16)
+    for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+        for coupling in ("none", "field", "feedback"):
+            report[f"errors {name} {coupling}"] = errors(dtype, coupling)
+    report["saved none"] = saved_bytes("none")
+    report["saved field"] = saved_bytes("field")
+
+
+def summary(report):
+    for name, result in report.items():
+        if not isinstance(result, dict):
+            continue
+        if "median_ms" in result:
+            rest = {k: round(v, 3) for k, v in result.items() if k not in ("median_ms", "all_ms")}
+            print(f"{name}: {result['median_ms']:.4f} ms {rest or ''}")
+        elif name.startswith("errors"):
+            worst = max(result, key=lambda key: result[key])
+            print(f"{name}: y {result['y']:.1e}, worst {worst} {result[worst]:.1e}")
+        elif name.startswith("ordered"):
+            print(name, {key: round(value["median_ms"], 4) for key, value in result.items()})
+        else:
+            print(name, result)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    device = torch.cuda.get_device_properties(0)
+    report = {
+        "commit": options.commit,
+        "device": device.name,
+        "multiprocessors": device.multi_processor_count,
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "python": platform.python_version(),
+    }
+    options.output.mkdir(parents=True, exist_ok=True)
+    target = options.output / f"scan_gpu_{device.name.lower().replace(' ', '_')}.json"
+    try:
+        measure(report)
+    finally:
+        target.write_text(json.dumps(report, indent=1) + "\n")
+        summary(report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Kernels run on the GPU where there is one, and in Triton's interpreter elsewhere."""
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read by Triton when a kernel is defined
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    pytest.importorskip("triton", reason="the kernels are written in Triton")
+    if torch.cuda.is_available():
+        return "cuda"
+    _allow_loops_in_the_interpreter()
+    return "cpu"
+
+
+def _allow_loops_in_the_interpreter() -> None:
+    """Triton 3.6 holds a scalar as an array of one entry; NumPy 2.4 takes none for an integer."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patch_with_index(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patch_with_index

@@ -1,0 +1,254 @@
+"""The kernels against the reference in float64: values, gradients, and how they are registered."""
+
+import pytest
+import torch
+
+from orderless.ops import Generator, vi_scan
+from orderless.ops.call import ScanCall
+from orderless.ops.recurrence import run_plain
+from orderless.ops.reference import solve
+
+KERNEL_DTYPE = ("x", "write", "read", "gate")
+OPTIONS = ("field", "field_write", "skip", "gate", "state")
+
+
+def _arguments(sizes, options=(), *, constant=False, seed=0):
+    batch, variables, time, channels, heads, states = sizes
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    def uniform(*shape):
+        return torch.rand(*shape, generator=random, dtype=torch.float64)
+
+    times = 1 if constant else time
+    named = {
+        "x": normal(batch, variables, time, channels),
+        "step": 0.3 * uniform(batch, times, heads),
+        "write": normal(batch, variables, times, 2, states),
+        "read": normal(batch, variables, times, 2, states),
+        "h": -8 * uniform(heads, states) - 0.05,
+        "v": -8 * uniform(heads, states) - 0.05,
+        "vh": 3 * normal(heads, states),
+    }
+    named["v"][:, 0] = named["h"][:, 0]  # equal rates, where the textbook formulas fail
+    optional = {
+        "field": lambda: {
+            "field": normal(batch, time, channels),
+            "field_write": normal(batch, times, 2, states),
+        },
+        "feedback": lambda: {
+            "mean_h": -8 * uniform(heads, states) - 0.05,
+            "mean_v": -8 * uniform(heads, states) - 0.05,
+            "mean_vh": 3 * normal(heads, states),
+        },
+        "skip": lambda: {"skip": normal(channels)},
+        "gate": lambda: {"gate": normal(batch, variables, time, channels)},
+        "state": lambda: {"state": normal(batch, variables, 2, states, channels)},
+    }
+    for option in options:
+        if option in optional:
+            named |= optional[option]()
+    masks = {}
+    if "members" in options:
+        masks["members"] = torch.ones(batch, variables, dtype=torch.bool)
+        masks["members"][0, -1] = False
+    if "observed" in options:
+        masks["observed"] = uniform(batch, variables, time) < 0.7
+    return named, masks
+
+
+def _call(named, masks, reverse):
+    generator = Generator(named["h"], named["v"], named["vh"])
+    mean = None
+    if "mean_h" in named:
+        mean = Generator(named["mean_h"], named["mean_v"], named["mean_vh"])
+    given = {key: named[key] for key in OPTIONS if key in named}
+    return ScanCall(
+        named["x"],
+        named["step"],
+        generator,
+        named["write"],
+        named["read"],
+        mean_generator=mean,
+        reverse=reverse,
+        **given,
+        **masks,
+    )
+
+
+def _with_gradients(run, named, masks, reverse):
+    leaves = {name: value.detach().clone().requires_grad_() for name, value in named.items()}
+    y, state = run(_call(leaves, masks, reverse))
+    random = torch.Generator().manual_seed(1)
+    weights = [torch.randn(out.shape, generator=random).to(out) for out in (y, state)]
+    gradients = torch.autograd.grad([y, state], list(leaves.values()), weights)
+    named_gradients = {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
+    return {"y": y.detach(), "state": state.detach()} | named_gradients
+
+
+def _errors(device, sizes, options=(), dtype=torch.float32, constant=False):
+    """The error by norm of everything a call returns, against the reference in float64."""
+    from orderless.ops.triton.form import run
+
+    named, masks = _arguments(sizes, options, constant=constant)
+    for name in KERNEL_DTYPE:
+        if name in named:
+            named[name] = named[name].to(dtype).double()
+    reverse = "reverse" in options
+    expected = _with_gradients(lambda call: run_plain(call, solve), named, masks, reverse)
+    low = {
+        name: value.to(device, dtype if name in KERNEL_DTYPE else torch.float32)
+        for name, value in named.items()
+    }
+    masks = {name: mask.to(device) for name, mask in masks.items()}
+    if masks:
+        nothing = ~torch.ones(sizes[:3], dtype=torch.bool, device=device)
+        if "members" in masks:
+            nothing |= ~masks["members"].unsqueeze(-1)
+        if "observed" in masks:
+            nothing |= ~masks["observed"]
+        for name in ("x", "write", "read", "gate"):
+            if name in low:
+                low[name][nothing] = float("nan")  # a masked entry may hold anything
+    got = _with_gradients(run, low, masks, reverse)
+    return {
+        name: float((got[name].double().cpu() - value).norm() / value.norm().clamp(min=1e-30))
+        for name, value in expected.items()
+    }
+
+
+SMALL = {
+    "two chunks, a slice that is not full": ((1, 2, 18, 3, 1, 3), ("state", "skip")),
+    "reverse with masks, gate and field": (
+        (1, 2, 17, 4, 2, 2),
+        ("field", "gate", "skip", "state", "members", "observed", "reverse"),
+    ),
+    "feedback with masks": ((1, 3, 9, 2, 1, 2), ("feedback", "state", "members", "observed")),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_values_and_gradients_equal_the_reference(device, case):
+    sizes, options = SMALL[case]
+    errors = _errors(device, sizes, options)
+    assert max(errors.values()) < 1e-5, errors
+
+
+def test_constants_in_time_and_more_than_sixteen_states(device):
+    errors = _errors(device, (1, 1, 5, 2, 1, 17), constant=True)
+    assert max(errors.values()) < 1e-5, errors
+
+
+LARGE = {
+    "many variables": ((3, 37, 100, 64, 1, 16), ("field", "skip", "state", "members", "observed")),
+    "several heads": ((2, 11, 50, 128, 2, 16), ("skip", "gate", "reverse", "observed")),
+    "narrow heads": ((2, 9, 40, 64, 4, 16), ("field", "skip", "state")),
+    "one variable": ((64, 1, 70, 32, 1, 16), ("state",)),
+    "time in segments": ((1, 2, 700, 64, 1, 16), ("field", "state", "reverse")),
+    "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
+    "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
+    "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
+}
+BOUND = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", BOUND, ids=str)
+@pytest.mark.parametrize("case", LARGE)
+def test_large_calls_equal_the_reference_on_the_gpu(device, case, dtype):
+    sizes, options = LARGE[case]
+    errors = _errors(device, sizes, options, dtype)
+    assert max(errors.values()) < BOUND[dtype], errors
+
+
+def _gpu_call(dtype=torch.bfloat16):
+    named, _ = _arguments((4, 19, 48, 64, 1, 16), ("field", "skip"))
+    low = {
+        name: value.to("cuda", dtype if name in KERNEL_DTYPE else torch.float32)
+        for name, value in named.items()
+    }
+    return {name: value.requires_grad_() for name, value in low.items()}
+
+
+def _scan(named, form="triton"):
+    generator = Generator(named["h"], named["v"], named["vh"])
+    rest = {name: value for name, value in named.items() if name not in ("h", "v", "vh")}
+    return vi_scan(generator=generator, form=form, **rest)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_gradients_repeat_to_the_bit():
+    named = _gpu_call()
+
+    def gradients():
+        y, state = _scan(named)
+        return torch.autograd.grad(y.float().sum() + state.sum(), list(named.values()))
+
+    for first, second in zip(gradients(), gradients(), strict=True):
+        assert torch.equal(first, second)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_only_inputs_are_saved_for_the_backward_pass():
+    named = _gpu_call()
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        y, _ = _scan(named)
+    inputs = sum(value.numel() * value.element_size() for value in named.values())
+    shared = named["field"].numel() * 2 * 16 * 4 * 2  # without a variable axis
+    assert sum(t.numel() * t.element_size() for t in saved) <= inputs * 1.5 + shared
+    assert y.requires_grad
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_compiles_as_one_graph():
+    named = _gpu_call()
+    y, _ = _scan(named)
+    compiled, _ = torch.compile(_scan, fullgraph=True)(named)
+    torch.testing.assert_close(compiled, y)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_runs_in_a_cuda_graph():
+    named = _gpu_call()
+    expected, _ = _scan(named)
+    with torch.no_grad():
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y, _ = _scan(named)
+        y.zero_()
+        graph.replay()
+    torch.testing.assert_close(y, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_operators_are_registered_as_the_compiler_expects():
+    from orderless.ops.triton import operators
+
+    named = _gpu_call(torch.float32)
+    rates = [named[name] for name in ("h", "v", "vh")]
+    x, step, write, read = (named[name] for name in ("x", "step", "write", "read"))
+    present = torch.ones(x.shape[:3], dtype=torch.bool, device="cuda")
+    state = torch.randn(4, 19, 2, 16, 64, device="cuda", requires_grad=True)
+    rest = (write, read, None, named["skip"], None, state, present, False)
+    torch.library.opcheck(operators.scan, (x, step, *rates, *rest))
+    drive = torch.randn(4, 48, 2, 16, 64, device="cuda", requires_grad=True)
+    torch.library.opcheck(operators.trajectory, (drive, step, *rates, None, False))
+    weight = torch.full((4, 19), 1 / 19, device="cuda")
+    torch.library.opcheck(operators.pool_states, (write, x, weight, present))
+
+
+def test_a_call_on_the_cpu_is_refused_with_the_reason():
+    from orderless.errors import FormUnavailable
+
+    named, _ = _arguments((1, 1, 2, 1, 1, 1))
+    with pytest.raises(FormUnavailable, match="x lies on cpu"):
+        _scan(named)
