@@ -62,7 +62,7 @@ class _Scan(torch.autograd.Function):
     def forward(ctx, *tensors):
         ctx.save_for_backward(*tensors)
         inputs, (step, *generator) = _Inputs(*tensors[:6]), tensors[6:]
-        carries = _carries(Generator(*generator), step)
+        carries = _carries(_moves(Generator(*generator), step))
         scratch = _Scratch(inputs.x)
         y, last = inputs.x.new_empty(inputs.x.shape), torch.empty_like(inputs.state)
         for batch, blocks in _blocks(inputs.x):
@@ -82,7 +82,8 @@ class _Scan(torch.autograd.Function):
         inputs, (step, *generator) = _Inputs(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         with torch.enable_grad():
             shared = [value.detach().requires_grad_() for value in (step, *generator)]
-            carries = _carries(Generator(*shared[1:]), shared[0])
+            moves = _moves(Generator(*shared[1:]), shared[0])
+        carries = _carries([move.detach() for move in moves])
         dinputs = inputs.alike()
         dcarries = _Carries(*(torch.zeros_like(part) for part in carries))
         scratch = _Scratch(inputs.x)
@@ -92,7 +93,7 @@ class _Scan(torch.autograd.Function):
                 scratch.rewind()
                 work = _build(inputs.of(rows), here, scratch)
                 _gradients(work, here, dhere, dy[rows], dlast[rows], dinputs.of(rows), scratch)
-        return *dinputs, *torch.autograd.grad(carries, shared, dcarries)
+        return *dinputs, *torch.autograd.grad(moves, shared, _moves_gradient(dcarries))
 
 
 class _Inputs(NamedTuple):
@@ -130,10 +131,24 @@ class _Carry:
     """Lower-triangular 2x2 blocks per state, their entries (h, v, vh) one axis of size 3N."""
 
     def __init__(self, entries: Tensor):
-        states = entries.shape[-2] // 3
         self.entries = entries
-        self.diagonal = entries.narrow(-2, 0, 2 * states)
-        self.h, self.v, self.vh = entries.split(states, dim=-2)
+        self._states = entries.shape[-2] // 3
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        return self.entries.narrow(-2, 0, 2 * self._states)
+
+    @cached_property
+    def h(self) -> Tensor:
+        return self.entries.narrow(-2, 0, self._states)
+
+    @cached_property
+    def v(self) -> Tensor:
+        return self.entries.narrow(-2, self._states, self._states)
+
+    @cached_property
+    def vh(self) -> Tensor:
+        return self.entries.narrow(-2, 2 * self._states, self._states)
 
 
 class _Carries(NamedTuple):
@@ -161,30 +176,53 @@ class _BatchCarries(NamedTuple):
     whole: list[_Carry]
 
 
-def _carries(generator: Generator, step: Tensor) -> _Carries:
+def _moves(generator: Generator, step: Tensor) -> list[Tensor]:
+    """The moves that carries are made of, [B, chunk, H, 1, 3N, number in the chunk] each.
+
+    Over each step, and its hold; over the first and the second halves, for each size in HALVES;
+    over each chunk.
+    """
     step = pad(step, (0, 0, 0, -step.shape[1] % CHUNK))
     whole, held = (_by_chunk(part(generator, step)) for part in (transition, hold))
-    read, write = [whole], [held]
-    for size in HALVES:
+    moves = [whole, held]
+    for _ in HALVES:
         first, second = whole.unflatten(-1, (-1, 2)).unbind(-1)
-        h, v, vh = first.tensor_split(3, dim=-2)
-        stay = torch.cat((torch.ones_like(h), torch.ones_like(v), torch.zeros_like(vh)), dim=-2)
-        read.append(_for_each_time(stay, first, size))
-        write.append(_for_each_time(second, stay, size))
-        then_h, then_v, then_vh = second.tensor_split(3, dim=-2)
+        moves += [first, second]
+        (h, v, vh), (then_h, then_v, then_vh) = (z.tensor_split(3, dim=-2) for z in (first, second))
         whole = torch.cat((then_h * h, then_v * v, then_v * vh + then_vh * h), dim=-2)
-    return _Carries(torch.stack(read), torch.stack(write), whole.movedim(1, 0))
+    return [*moves, whole]
+
+
+def _carries(moves: list[Tensor]) -> _Carries:
+    moved, held, *halves, whole = moves
+    read, write = (moved.new_empty(1 + len(HALVES), *moved.shape) for _ in range(2))
+    carries = _Carries(read, write, whole.movedim(1, 0))
+    read[0], write[0] = moved, held
+    for (carried, stays), move in zip(_by_half(carries), halves, strict=True):
+        carried.copy_(move.unsqueeze(-1))
+        h, v, vh = stays.tensor_split(3, dim=-3)
+        h.fill_(1.0), v.fill_(1.0), vh.fill_(0.0)
+    return carries
+
+
+def _moves_gradient(dcarries: _Carries) -> list[Tensor]:
+    dhalves = (carried.sum(-1) for carried, _ in _by_half(dcarries))
+    return [dcarries.read[0], dcarries.write[0], *dhalves, dcarries.whole.movedim(0, 1)]
+
+
+def _by_half(carries: _Carries) -> Iterator[tuple[Tensor, Tensor]]:
+    """Where reads, then writes are carried, and where they stay: [..., 3N, block, size] each."""
+    for k, size in enumerate(HALVES, start=1):
+        first, second = carries.read[k].unflatten(-1, (-1, 2, size)).unbind(-2)
+        yield second, first
+        first, second = carries.write[k].unflatten(-1, (-1, 2, size)).unbind(-2)
+        yield first, second
 
 
 def _by_chunk(block: Block) -> Tensor:
     """[B,T,H,N] each to [B, chunk, H, 1, 3N, time in chunk]."""
     by_chunk = torch.cat(block, dim=-1).unflatten(1, (-1, CHUNK))
     return by_chunk.permute(0, 1, 3, 4, 2).unsqueeze(3).contiguous()
-
-
-def _for_each_time(first: Tensor, second: Tensor, size: int) -> Tensor:
-    """One value per half of a block of two, repeated for each time in that half."""
-    return torch.stack((first, second), dim=-1).flatten(-2).repeat_interleave(size, dim=-1)
 
 
 class _Matrices:
