@@ -10,6 +10,15 @@ def test_certify_prints_verdict_proof_and_margin(capsys):
     assert "proof: two modes" in shown
 
 
+def test_certify_takes_a_saved_model(forecaster, capsys):
+    assert main(["certify", str(forecaster)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("stable for 4 variables")
+    assert "body.blocks.0.branches.long" in shown
+    assert main(["certify", str(forecaster), "--variables", "5000"]) == 0
+    assert capsys.readouterr().out.startswith("stable for 5000 variables")
+
+
 def test_certify_explains_a_request_that_has_no_answer(capsys):
     assert main(["certify", "--variables", "0"]) == 2
     assert "`n_variables` is 0" in capsys.readouterr().err

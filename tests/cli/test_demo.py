@@ -1,24 +1,48 @@
 import re
 
-from orderless.cli import main
+import pytest
+import torch
+
+from orderless import load
+from orderless.cli import demo, main
 
 
-def test_demo_shows_the_numbers_and_leaves_a_picture(capsys, tmp_path):
-    picture = tmp_path / "demo.png"
-    assert main(["demo", "--picture", str(picture)]) == 0
+@pytest.fixture
+def small(monkeypatch):
+    """The same job on fewer sensors and steps."""
+    for name, value in {"FITTED": 4, "OTHERS": 4, "TRAINED": 700, "STEPS": 860}.items():
+        monkeypatch.setattr(demo, name, value)
+    monkeypatch.setattr(demo, "TRAINING", {"batch_size": 4, "steps_per_epoch": 2})
+    monkeypatch.setattr(demo, "ORIGINS", 4)
+
+
+@pytest.mark.usefixtures("small")
+def test_demo_compares_promises_certifies_and_leaves_a_picture(capsys, tmp_path):
+    picture, folder = tmp_path / "demo.png", tmp_path / "model"
+    threads = torch.get_num_threads()
+    command = ["demo", "--picture", str(picture), "--model", str(folder), "--epochs", "1"]
+    assert main(command) == 0
+    assert torch.get_num_threads() == threads
     shown = capsys.readouterr().out
-    sensor, alone, coupled = (float(found) for found in re.findall(r"  (\d\.\d{3})\n", shown))
-    assert coupled < alone < sensor
-    ours, ordered = (float(found) for found in re.findall(r"\d\.\de[+-]\d+", shown))
-    assert ours < 1e-10
-    assert ordered > 1e-3
+    rivals = ("naive", "seasonal naive", "ridge", "coupled ridge", "uncoupled network")
+    errors = {
+        name: float(found.group(1))
+        for name in (*rivals, "this model")
+        if (found := re.search(rf"^  {name} +(\d\.\d{{4}})", shown, re.MULTILINE))
+    }
+    assert len(errors) == 6
+    assert errors["coupled ridge"] < errors["naive"]
+    assert "changes it by   0 (to the bit)" in shown
     assert "it holds for any number of variables" in shown
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(load(folder).variables_in_) == 4
 
 
+@pytest.mark.usefixtures("small")
 def test_the_same_seed_shows_the_same_numbers(capsys, tmp_path):
     shown = []
     for seed in ("1", "1", "2"):
-        main(["demo", "--seed", seed, "--picture", str(tmp_path / "demo.png")])
+        command = ["demo", "--seed", seed, "--epochs", "0"]
+        main([*command, "--picture", str(tmp_path / "demo.png")])
         shown.append(capsys.readouterr().out)
     assert shown[0] == shown[1] != shown[2]

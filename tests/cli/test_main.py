@@ -1,20 +1,30 @@
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
 
-from orderless.cli import main
-from orderless.cli.main import VERBS
+from orderless.cli import fit, main
+from orderless.cli.main import VERBS, _parser
+
+NAMES = [verb.__name__.rpartition(".")[2] for verb in VERBS]
 
 
 def test_help_names_every_verb_and_says_what_it_does(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     shown = capsys.readouterr().out
-    for verb in VERBS:
-        assert verb.__name__.rpartition(".")[2] in shown
-    assert "stability of a layer" in shown
+    for name in NAMES:
+        assert name in shown
+    assert "learn from a file and save the model" in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_a_verb_shows_examples_of_itself(name, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main([name, "--help"])
+    assert f"orderless {name}" in capsys.readouterr().out.partition("examples:")[2]
 
 
 def test_help_imports_nothing_heavy():
@@ -22,15 +32,17 @@ def test_help_imports_nothing_heavy():
     program = (
         "import sys\n"
         "from orderless.cli.main import _parser\n"
-        "_parser().format_help()\n"
-        "heavy = {'torch', 'numpy', 'matplotlib', 'rich', 'pandas'} & set(sys.modules)\n"
+        "parser, verbs = _parser()\n"
+        "parser.format_help(), [verb.format_help() for verb in verbs.values()]\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'rich', 'narwhals'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_help_answers_within_three_tenths_of_a_second():
-    command = [sys.executable, "-c", "from orderless.cli import main; main(['--help'])"]
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"]])
+def test_help_answers_within_three_tenths_of_a_second(words):
+    command = [sys.executable, "-c", f"from orderless.cli import main; main({words})"]
     times = []
     for _ in range(5):
         start = time.perf_counter()
@@ -51,3 +63,32 @@ def test_an_unknown_verb_is_exit_code_two(capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["divine"])
     assert "divine" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_that_nothing_was_written(capsys, monkeypatch):
+    def press(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orderless.cli.doctor.run", press)
+    assert main(["doctor"]) == 128 + signal.SIGINT
+    assert "stopped; nothing was written" in capsys.readouterr().err
+
+
+def test_every_argument_of_fit_reaches_an_estimator_or_is_a_place():
+    """A setting that the parser knows and nobody reads would be ignored without a word."""
+    import inspect
+
+    from orderless import Classifier, Detector, Forecaster
+
+    places = {"help", "data", "out", "task", "label", "checkpoint", "quiet", "config"}
+    columns = {"time", "variable", "value", "group"}
+    _, verbs = _parser()
+    known = {action.dest for action in verbs["fit"]._actions} - places - columns
+    parameters = {
+        name
+        for kind in (Forecaster, Classifier, Detector)
+        for name in inspect.signature(kind).parameters
+    }
+    assert known <= parameters
+    assert parameters - known == {"verbose"}
+    assert set(fit.TASKS) == {"forecast", "classify", "detect"}

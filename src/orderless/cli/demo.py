@@ -18,6 +18,7 @@ EXAMPLES = """\
 
 FITTED, OTHERS, ADDED = 12, 12, 2
 TRAINED, STEPS, CONTEXT, HORIZON = 2400, 3000, 96, 24
+ORIGINS = 145
 TRAINING = {"batch_size": 16, "steps_per_epoch": 30, "learning_rate": 2e-3}
 
 
@@ -53,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     models = {name: _fit(train, arguments, **one) for name, one in _rivals(arguments).items()}
     model = models["this model"]
-    results = {name: one.backtest(later, 145, step=4, level=80) for name, one in models.items()}
+    results = {name: one.backtest(later, ORIGINS, step=4, level=80) for name, one in models.items()}
     errors = {
         name: results["this model"].scores[name]["mae"] for name in ("naive", "seasonal naive")
     }

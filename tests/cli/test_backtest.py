@@ -1,0 +1,26 @@
+import json
+
+from orderless.cli import main
+from orderless.data import read_table
+
+
+def test_backtest_prints_scores_and_writes_forecasts_json_and_picture(
+    files, forecaster, tmp_path, capsys
+):
+    out, scores, picture = (tmp_path / name for name in ("f.csv", "s.json", "b.png"))
+    command = ["backtest", str(forecaster), str(files / "plant.csv"), "--windows", "3"]
+    command += ["--level", "80,95", "--out", str(out), "--json", str(scores)]
+    assert main([*command, "--plot", str(picture)]) == 0
+    shown = capsys.readouterr().out
+    assert "seasonal naive" in shown
+    assert "coverage 95" in shown
+    assert len(read_table(out)) == 3 * 6
+    written = json.loads(scores.read_text())
+    assert written["this model"]["mae"] < written["naive"]["mae"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_more_windows_than_the_data_holds_is_one_line(files, forecaster, capsys):
+    command = ["backtest", str(forecaster), str(files / "plant.csv"), "--windows", "300"]
+    assert main(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1

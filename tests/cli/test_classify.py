@@ -1,0 +1,41 @@
+import pytest
+
+from orderless import load
+from orderless.cli import main
+from orderless.data import read_table, read_ts
+
+
+def test_classify_writes_a_row_a_case_and_scores_it(files, classifier, capsys):
+    assert main(["classify", str(classifier), str(files / "cases.ts")]) == 0
+    shown = capsys.readouterr()
+    header, *rows = shown.out.splitlines()
+    assert header == "case,class,probability of drift,probability of fast,probability of slow"
+    assert len(rows) == 9
+    cases, labels = read_ts(files / "cases.ts")
+    model = load(classifier)
+    assert [row.split(",")[1] for row in rows] == model.predict(cases).tolist()
+    right = round(9 * model.score(cases, labels))
+    assert shown.err == f"{right} of 9 cases named rightly\n"
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_classify_reads_tables_with_and_without_classes(label, files, classifier, tmp_path):
+    table = read_table(files / "cases.csv")
+    command = ["classify", str(classifier), "--group", "case", "--time", "step"]
+    path = files / "cases.csv"
+    if label:
+        command += ["--label", "class"]
+    else:
+        from orderless.data import write_table
+
+        path = tmp_path / "unknown.csv"
+        write_table(table.drop("class"), path)
+    out = tmp_path / "classes.csv"
+    assert main([*command, str(path), "--out", str(out)]) == 0
+    assert read_table(out)["case"].to_list() == [f"case {number}" for number in range(9)]
+
+
+def test_a_missing_column_of_classes_is_named(files, classifier, capsys):
+    command = ["classify", str(classifier), str(files / "cases.csv"), "--group", "case"]
+    assert main([*command, "--label", "kind"]) == 2
+    assert "no column 'kind'" in capsys.readouterr().err

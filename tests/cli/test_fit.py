@@ -1,0 +1,111 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from orderless import load
+from orderless.cli import main
+
+SMALL = ["--network", "channels=8", "--network", "states=2", "--network", 'branches=["long"]']
+
+
+def test_fit_saves_a_forecaster_and_says_how_it_did(files, tmp_path, capsys):
+    command = [
+        "fit",
+        str(files / "plant.csv"),
+        "--horizon",
+        "6",
+        "--context",
+        "24",
+        "--epochs",
+        "0",
+    ]
+    assert main([*command, *SMALL, "--out", str(tmp_path / "model")]) == 0
+    shown = capsys.readouterr().out
+    assert "4 variables" in shown
+    assert "coupled ridge" in shown
+    model = load(tmp_path / "model")
+    assert (model.horizon, model.context_) == (6, 24)
+    assert model.network_.config.branches == ("long",)
+
+
+def test_fit_saves_a_detector(files, tmp_path, capsys):
+    command = ["fit", str(files / "healthy.csv"), "--task", "detect", "--contamination", "0.05"]
+    command += [*SMALL, "--context", "24", "--epochs", "0", "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "watch")]) == 0
+    assert capsys.readouterr().out == ""
+    assert load(tmp_path / "watch").contamination == 0.05
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [("cases.ts", []), ("cases.csv", ["--group", "case", "--label", "class", "--time", "step"])],
+)
+def test_fit_saves_a_classifier(file, columns, files, tmp_path):
+    command = ["fit", str(files / file), "--task", "classify", *columns, *SMALL]
+    command += ["--epochs", "0", "--quiet", "--out", str(tmp_path / "names")]
+    assert main(command) == 0
+    assert load(tmp_path / "names").classes_.tolist() == ["drift", "fast", "slow"]
+
+
+def test_a_setting_of_another_task_is_refused(files, tmp_path, capsys):
+    command = ["fit", str(files / "healthy.csv"), "--task", "detect", "--horizon", "3"]
+    assert main([*command, "--out", str(tmp_path / "watch")]) == 2
+    assert "--horizon does not apply to --task detect" in capsys.readouterr().err
+    command = ["fit", str(files / "plant.csv"), "--label", "class", "--out", str(tmp_path / "m")]
+    assert main(command) == 2
+    assert "--label is for --task classify" in capsys.readouterr().err
+
+
+def test_a_table_of_cases_needs_its_columns(files, tmp_path, capsys):
+    command = ["fit", str(files / "cases.csv"), "--task", "classify", "--out", str(tmp_path / "m")]
+    assert main(command) == 2
+    assert "--group" in capsys.readouterr().err
+
+
+def test_a_case_of_two_classes_is_refused(tmp_path, capsys):
+    (tmp_path / "cases.csv").write_text("case,class,v\n0,a,1\n0,b,2\n1,b,3\n")
+    command = ["fit", str(tmp_path / "cases.csv"), "--task", "classify", "--group", "case"]
+    assert main([*command, "--label", "class", "--out", str(tmp_path / "m")]) == 2
+    assert "belongs to two classes, 'a' and 'b'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
+def test_a_stopped_run_says_how_to_go_on_and_the_same_command_does(files, tmp_path):
+    out = tmp_path / "model"
+    command = [sys.executable, "-c", "import sys; from orderless.cli import main; sys.exit(main())"]
+    command += ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--epochs", "60", "--training", "patience=60", "--out", str(out)]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        kept = out / "checkpoint" / "checkpoint.safetensors"
+        for _ in range(1200):
+            if kept.exists() or run.poll() is not None:
+                break
+            time.sleep(0.1)
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    finally:
+        run.kill()
+    assert run.returncode == 130, said
+    assert f"the run so far is kept in {out / 'checkpoint'}" in said
+    assert "the same command continues it" in said
+    assert kept.exists()
+    subprocess.run(command, check=True, capture_output=True)
+    assert not kept.exists()
+    assert len(load(out).history_) == 1 + 60
+
+
+def test_the_checkpoint_is_gone_once_the_model_is_saved(files, tmp_path):
+    out = tmp_path / "model"
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--epochs", "1", "--training", "steps_per_epoch=2", "--quiet", "--out", str(out)]
+    assert main(command) == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    ]

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+
+from orderless import load
+from orderless.cli import main
+from orderless.data import read_table
+
+
+def test_predict_writes_csv_to_standard_output(files, forecaster, capsys):
+    assert main(["predict", str(forecaster), str(files / "plant.csv"), "--level", "80"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split(",")[:4] == ["time", "sensor_0", "sensor_0-lo-80", "sensor_0-hi-80"]
+    assert len(rows) == 6
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_predict_writes_what_the_model_says(ending, files, forecaster, tmp_path):
+    out = tmp_path / f"forecast.{ending}"
+    assert main(["predict", str(forecaster), str(files / "plant.csv"), "--out", str(out)]) == 0
+    expected = load(forecaster).predict(read_table(files / "plant.csv"))
+    written = read_table(out)
+    for name in ("sensor_0", "sensor_3"):
+        np.testing.assert_allclose(written[name], expected[name], rtol=1e-12)
+
+
+def test_predict_draws_a_picture(files, forecaster, tmp_path, capsys):
+    picture = tmp_path / "forecast.png"
+    command = ["predict", str(forecaster), str(files / "plant.csv"), "--plot", str(picture)]
+    assert main([*command, "--plot-variables", "sensor_1, sensor_2"]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main([*command, "--plot-variables", "ghost"]) == 2
+    assert "no variable 'ghost'" in capsys.readouterr().err
+
+
+def test_cases_of_a_ts_file_are_forecast_as_systems(files, forecaster, capsys):
+    assert main(["predict", str(forecaster), str(files / "cases.ts")]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header == "case,v0,v1,v2"
+    assert len(rows) == 9 * 6
+
+
+def test_a_model_of_another_kind_is_refused_with_the_right_verb(files, detector, capsys):
+    assert main(["predict", str(detector), str(files / "plant.csv")]) == 2
+    assert "holds a Detector" in (said := capsys.readouterr().err)
+    assert "orderless detect" in said
+
+
+def test_a_folder_without_a_model_is_one_line(files, tmp_path, capsys):
+    assert main(["predict", str(tmp_path / "none"), str(files / "plant.csv")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

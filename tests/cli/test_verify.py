@@ -1,0 +1,42 @@
+import json
+
+import pytest
+
+from orderless.cli import main
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [("forecaster", "plant.csv"), ("detector", "today.csv"), ("classifier", "cases.ts")],
+)
+def test_every_kind_of_model_keeps_its_promises(model, data, files, request, tmp_path, capsys):
+    folder, record = request.getfixturevalue(model), tmp_path / "promises.json"
+    command = ["verify", str(folder), "--data", str(files / data), "--json", str(record)]
+    assert main(command) == 0
+    assert "promises kept" in capsys.readouterr().out
+    written = json.loads(record.read_text())
+    assert written["holds"] is True
+    names = {check["name"] for check in written["checks"]}
+    assert {"order", "dead variable", "masked entries", "batch and padding"} <= names
+    assert {"save and load", "order (inside)", "padding (inside)"} <= names
+    assert ("causality" in names) is (model == "forecaster")
+    for check in written["checks"]:
+        assert check["error"] <= check["tolerance"]
+
+
+def test_verify_needs_no_data(forecaster, capsys):
+    assert main(["verify", str(forecaster)]) == 0
+    assert "4 variables" in capsys.readouterr().out
+
+
+def test_a_table_of_cases_is_verified_without_its_classes(files, classifier):
+    command = ["verify", str(classifier), "--data", str(files / "cases.csv"), "--time", "step"]
+    assert main([*command, "--group", "case", "--label", "class"]) == 0
+
+
+def test_a_broken_promise_is_exit_code_one(forecaster, capsys, monkeypatch):
+    from orderless.estimators import verification
+
+    monkeypatch.setattr(verification, "ROUNDING_64", -1.0)
+    assert main(["verify", str(forecaster)]) == 1
+    assert "BROKEN" in capsys.readouterr().out

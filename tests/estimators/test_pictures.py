@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+
+from orderless import Detector, Forecaster
+from orderless.data import read_panel
+from orderless.data.simulate import plant
+from orderless.errors import DataError
+from orderless.estimators import pictures
+from orderless.estimators.pictures import (
+    Ahead,
+    Outlook,
+    draw_anomalies,
+    draw_backtest,
+    draw_forecast,
+    draw_outlooks,
+)
+
+TINY = {"channels": 8, "states": 2, "branches": ["long"]}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return plant(0, sensors=4, steps=120, period=12)[0]
+
+
+@pytest.fixture(scope="module")
+def forecaster(data):
+    return Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(data)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What would be drawn, instead of a picture."""
+    calls = []
+    monkeypatch.setattr(
+        pictures, "draw_outlooks", lambda outlooks, path, **more: calls.append((outlooks, more))
+    )
+    return calls
+
+
+def test_the_picture_holds_the_forecast_and_its_intervals(forecaster, data, drawn):
+    draw_forecast(forecaster, read_panel(data), "f.png", level=[80])
+    ((outlooks, _),) = drawn
+    expected = forecaster.predict(data, level=[80])
+    assert [outlook.name for outlook in outlooks] == ["v0", "v1", "v2", "v3"]
+    for column, outlook in enumerate(outlooks):
+        (ahead,) = outlook.ahead
+        np.testing.assert_array_equal(ahead.times, np.arange(120, 126))
+        np.testing.assert_array_equal(ahead.point, expected[""][:, column])
+        np.testing.assert_array_equal(ahead.intervals[80][0], expected["lo-80"][:, column])
+        np.testing.assert_array_equal(outlook.history, data[-48:, column])
+
+
+def test_the_picture_of_a_backtest_holds_every_window_and_the_errors(forecaster, data, drawn):
+    draw_backtest(forecaster, read_panel(data), "b.png", windows=3, level=[80])
+    ((outlooks, more),) = drawn
+    result = forecaster.backtest(data, 3)
+    assert more["errors"]["naive"] == result.scores["naive"]["mae"]
+    for window, ahead in enumerate(outlooks[2].ahead):
+        np.testing.assert_array_equal(ahead.times, np.arange(102, 108) + 6 * window)
+        np.testing.assert_array_equal(ahead.point, result.forecast[window, :, 2])
+
+
+def test_many_variables_are_a_sensible_number_of_pictures(forecaster, drawn):
+    values = plant(1, sensors=40, steps=60, period=12)[0]
+    draw_forecast(forecaster, read_panel([values, values]), "f.png")
+    ((outlooks, more),) = drawn
+    names = [outlook.name for outlook in outlooks]
+    assert len(names) == 9
+    assert (names[0], names[-1]) == ("0: v0", "1: v39")
+    assert more["title"] == "6 steps ahead, 9 of 80 variables"
+
+
+@pytest.mark.parametrize("unit", ["s", "h", "D", "M", "timedelta", "number"])
+def test_every_kind_of_time_can_be_drawn(unit, tmp_path):
+    times = np.arange(30)
+    if unit == "timedelta":
+        times = times * np.timedelta64(10**9, "ns")
+    elif unit != "number":
+        times = (np.datetime64("2026-01-01", unit) + times).astype("datetime64[ns]")
+    values = np.sin(np.arange(30.0))
+    low, high = values[20:] - 1, values[20:] + 1
+    ahead = Ahead(times[20:], values[20:], {80: (low, high)})
+    nothing = Outlook("dead", times[:20], np.full(20, np.nan), [ahead])
+    outlook = Outlook("living", times[:20], values[:20], [ahead], actual=values[20:])
+    path = tmp_path / "picture.png"
+    draw_outlooks([outlook, nothing], path, title="both", errors={"naive": 1.0, "this model": 0.5})
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
+    detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
+    odd = data.copy()
+    odd[50:53, 2] += 30.0
+    draw_anomalies(detector, read_panel([data, odd]), tmp_path / "d.png")
+    ((_, score, threshold, blame, traces, _),) = calls
+    assert next(iter(blame)) == next(iter(traces)) == "v2"
+    assert 50 <= int(np.argmax(score)) < 53
+    assert threshold == detector.threshold_
+
+
+def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
+    detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
+    gaps = data.copy()
+    gaps[10:20] = np.nan
+    gaps[:, 1] = np.nan
+    for values in (gaps, np.full((40, 2), np.nan)):
+        draw_anomalies(detector, read_panel(values), tmp_path / "d.png")
+        assert (tmp_path / "d.png").exists()
+
+
+def test_a_picture_that_cannot_be_written_is_an_error_in_words(tmp_path):
+    outlook = Outlook("one", np.arange(3), np.ones(3), [])
+    with pytest.raises(DataError, match="must end in a format of pictures"):
+        draw_outlooks([outlook], tmp_path / "picture.xyz")
+    with pytest.raises(DataError, match="There is no folder"):
+        draw_outlooks([outlook], tmp_path / "none" / "picture.png")

@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+import torch
+
+from orderless import Classifier, Detector, Forecaster
+from orderless.data.simulate import motions, plant
+from orderless.estimators import verification
+from orderless.estimators.verification import Check, verify
+
+TINY = {"channels": 8, "states": 2, "branches": ["long"]}
+
+
+@pytest.fixture(scope="module")
+def data():
+    values, _ = plant(0, sensors=4, steps=150, period=12)
+    return values
+
+
+@pytest.fixture
+def forecaster(data):
+    return Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(data)
+
+
+def errors(model, data=None):
+    return {check.name: check for check in verify(model, data).checks}
+
+
+def test_a_trained_forecaster_keeps_every_promise_on_new_variables(data):
+    training = {"steps_per_epoch": 3, "learning_rate": 0.01}
+    model = Forecaster(6, 24, network=TINY, epochs=2, training=training, verbose=False)
+    model.fit(data[:, :2])
+    gaps = data.copy()
+    gaps[-8:, 1] = np.nan
+    names = {f"unseen {i}": column for i, column in enumerate(gaps.T)}
+    assert verify(model, names).holds
+
+
+def test_detector_and_classifier_keep_every_promise_without_data(data):
+    detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
+    assert verify(detector).holds
+    cases, labels, _ = motions(0, cases=6, variables=3, shortest=15, longest=18)
+    for identify in (None, "name"):
+        classifier = Classifier(network=TINY, identify=identify, epochs=0, verbose=False)
+        assert verify(classifier.fit(cases, labels)).holds
+
+
+def test_a_model_that_forbids_other_variables_can_be_verified(data):
+    model = Forecaster(6, 24, network=TINY, epochs=0, strict_variables=True, verbose=False)
+    assert verify(model.fit(data), data).holds
+    assert model.strict_variables is True
+
+
+def test_a_network_that_counts_its_variables_breaks_its_promise(forecaster, data):
+    def count(module, inputs, output):
+        tokens, where = output
+        position = torch.arange(tokens.shape[1], dtype=tokens.dtype).reshape(1, -1, 1, 1)
+        return tokens + 1e-6 * position, where
+
+    forecaster.network_.body.register_forward_hook(count)
+    found = errors(forecaster, data)
+    assert not found["order (inside)"].holds
+    assert 1e-8 < found["order (inside)"].error < 1e-4
+    assert found["batch (inside)"].holds
+
+
+def test_a_network_that_looks_at_its_neighbours_in_the_batch_breaks_its_promise(forecaster, data):
+    forecaster.network_.body.register_forward_hook(
+        lambda module, inputs, output: (output[0] + output[0].mean(0, keepdim=True), output[1])
+    )
+    found = errors(forecaster, data)
+    assert not found["batch (inside)"].holds
+    assert found["order (inside)"].holds
+
+
+def test_a_pool_that_counts_padding_breaks_its_promise(forecaster, data):
+    forecaster.network_.body.register_forward_hook(
+        lambda module, inputs, output: (output[0] + output[0].mean(1, keepdim=True), output[1])
+    )
+    assert not errors(forecaster, data)["padding (inside)"].holds
+
+
+def test_a_forecast_that_knows_the_future_breaks_its_promise(forecaster, data, monkeypatch):
+    original = Forecaster.backtest
+
+    def peek(self, panel, *arguments, **settings):
+        result = original(self, panel, *arguments, **settings)
+        result.forecast[0][0, -1, 0] += panel.systems[0].values[0, -1]
+        return result
+
+    monkeypatch.setattr(Forecaster, "backtest", peek)
+    assert not errors(forecaster, data)["causality"].holds
+
+
+def test_a_model_that_loads_differently_breaks_its_promise(forecaster, data, monkeypatch):
+    original = verification.load
+
+    def blur(folder):
+        model = original(folder)
+        model.network_.linear.own.mul_(1 + 1e-6)
+        return model
+
+    monkeypatch.setattr(verification, "load", blur)
+    found = errors(forecaster, data)["save and load"]
+    assert not found.holds
+    assert 0 < found.error < 1e-4
+
+
+def test_an_error_that_is_not_a_number_is_a_broken_promise():
+    check = Check("order", "", float("nan"), 1.0)
+    assert not check.holds
+    assert verification.Verification("Forecaster", 1, (check,)).to_dict()["checks"][0] == {
+        "name": "order",
+        "promise": "",
+        "error": None,
+        "tolerance": 1.0,
+        "holds": False,
+    }
