@@ -1,0 +1,1 @@
+"""What stands in the tables: this library, and baselines that keep everyone honest."""

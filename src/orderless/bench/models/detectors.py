@@ -1,0 +1,33 @@
+"""Detectors under one call: fitted on rows [time, variable], then giving scores [time]."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+Score = Callable[[np.ndarray], np.ndarray]
+EXPLAINED = 0.9
+"""The share of the variance that the principal components keep."""
+
+
+def fit_pca(rows: np.ndarray) -> Score:
+    """The squared distance of a row from the plane of the first principal components."""
+    center = rows.mean(0)
+    values, vectors = np.linalg.eigh(np.cov((rows - center).T))
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    share = np.cumsum(values) / max(values.sum(), np.finfo(float).tiny)
+    # All but one at most: with all of them every distance would be 0.
+    count = min(int(np.searchsorted(share, EXPLAINED)) + 1, len(values) - 1)
+    plane = vectors[:, :count]
+
+    def score(new: np.ndarray) -> np.ndarray:
+        rest = new - center
+        rest = rest - (rest @ plane) @ plane.T
+        return (rest**2).sum(1)
+
+    return score
+
+
+def random_score(seed: int) -> Score:
+    """A number drawn for each row, whatever the row: what a metric gives to no skill at all."""
+    generator = np.random.default_rng(seed)
+    return lambda rows: generator.random(len(rows))

@@ -1,0 +1,173 @@
+"""Forecasting models under one call: fitted on the training windows, then asked for any window."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless import Forecaster
+from orderless.bench.models.dlinear import fit_dlinear
+from orderless.bench.protocols.long_term_rules import (
+    every_window,
+    scale_by_training_rows,
+    target_span,
+)
+from orderless.data import Series
+from orderless.data.benchmark_sets import LongSeries
+from orderless.errors import SettingError
+from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
+
+ENTRIES_AT_ONCE = 2**23
+Forecast = Callable[[Tensor], Tensor]
+"""Look-backs [window, variable, context] to forecasts [window, variable, horizon]."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One series in units of its training rows, and its windows of one look-back and horizon."""
+
+    data: LongSeries
+    series: Series
+    scaled: np.ndarray
+    context: int
+    horizon: int
+
+    def windows(self, part: str) -> Tensor:
+        """The index [window, 2] of every window of train, validation or test."""
+        span = target_span(self.data.borders, part)
+        starts = torch.as_tensor(every_window(span, self.context, self.horizon))
+        return torch.stack([torch.zeros_like(starts), starts], 1)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A forecast, how long it took to fit, and what else is worth keeping."""
+
+    forecast: Forecast
+    seconds: float
+    epochs: int | None = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pose(data: LongSeries, context: int, horizon: int) -> Problem:
+    """The problem in units of the training rows, on the GPU where there is one."""
+    scaled = scale_by_training_rows(data.values, data.borders)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    series = Series.from_arrays([scaled], [np.isfinite(scaled)], device=device)
+    return Problem(data, series, scaled, context, horizon)
+
+
+def fit(model: str, problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    """A model of that name, fitted on train windows and chosen on validation windows."""
+    if model not in MODELS:
+        raise SettingError(f"There is no model {model!r}; choose one of {', '.join(MODELS)}.")
+    return MODELS[model](problem, seed, options)
+
+
+@torch.inference_mode()
+def errors_of_windows(problem: Problem, part: str, forecast: Forecast) -> tuple[Tensor, Tensor]:
+    """Mean squared and mean absolute error of every window of a part, [window] each, in float64."""
+    windows = problem.windows(part)
+    variables = len(problem.data.variables)
+    at_once = max(1, ENTRIES_AT_ONCE // ((problem.context + problem.horizon) * variables))
+    squared, absolute = [], []
+    for index in windows.split(at_once):
+        batch = problem.series.batch(index, problem.context, problem.horizon)
+        error = (forecast(batch.values) - batch.targets).double()
+        squared.append(error.square().mean((1, 2)).cpu())
+        absolute.append(error.abs().mean((1, 2)).cpu())
+    return torch.cat(squared), torch.cat(absolute)
+
+
+def _fit_naive(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    return Fitted(lambda x: naive(x, torch.ones_like(x, dtype=torch.bool), problem.horizon), 0.0)
+
+
+def _fit_seasonal_naive(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    season = problem.data.season
+    return Fitted(
+        lambda x: seasonal_naive(x, torch.ones_like(x, dtype=torch.bool), problem.horizon, season),
+        0.0,
+        chosen={"season": season},
+    )
+
+
+def _fit_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    ridges, seconds = _ridges(problem)
+    return Fitted(ridges.own, seconds)
+
+
+def _fit_coupled_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    ridges, seconds = _ridges(problem)
+    return Fitted(ridges.coupled, seconds)
+
+
+def _ridges(problem: Problem) -> tuple[Ridges, float]:
+    """Both ridges and the time of the one fit that gives both; remembered for the next cells."""
+    key = (problem.data.checksum, problem.context, problem.horizon)
+    if key not in _KNOWN_RIDGES:
+        begun = time.perf_counter()
+        ridges = fit_ridges(
+            problem.series,
+            problem.windows("train"),
+            problem.windows("validation"),
+            problem.context,
+            problem.horizon,
+        )
+        while len(_KNOWN_RIDGES) >= MOST_KNOWN_RIDGES:
+            _KNOWN_RIDGES.pop(next(iter(_KNOWN_RIDGES)))
+        _KNOWN_RIDGES[key] = ridges, time.perf_counter() - begun
+    return _KNOWN_RIDGES[key]
+
+
+MOST_KNOWN_RIDGES = 8
+_KNOWN_RIDGES: dict[tuple[str, int, int], tuple[Ridges, float]] = {}
+
+
+def _fit_dlinear(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    begun = time.perf_counter()
+    network, outcome = fit_dlinear(
+        problem.series,
+        problem.windows("train"),
+        problem.windows("validation"),
+        problem.context,
+        problem.horizon,
+        seed=seed,
+        epochs=options["epochs"],
+    )
+    return Fitted(network, time.perf_counter() - begun, epochs=len(outcome.history) - 1)
+
+
+def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    """`Forecaster` with its own split of the rows before the test span: the same borders."""
+    borders = problem.data.borders
+    begun = time.perf_counter()
+    model = Forecaster(
+        problem.horizon,
+        problem.context,
+        validation_share=1 - borders.train / borders.validation,
+        random_state=seed,
+        verbose=False,
+        **options["forecaster"],
+    ).fit(problem.scaled[:, : borders.validation].T)
+    network = model.network_
+    return Fitted(
+        lambda x: network(x).point,
+        time.perf_counter() - begun,
+        epochs=len(model.history_) - 1,
+        chosen={"blend": model.blend_},
+    )
+
+
+MODELS: dict[str, Callable[[Problem, int, Mapping[str, Any]], Fitted]] = {
+    "orderless": _fit_orderless,
+    "naive": _fit_naive,
+    "seasonal naive": _fit_seasonal_naive,
+    "ridge": _fit_ridge,
+    "coupled ridge": _fit_coupled_ridge,
+    "DLinear": _fit_dlinear,
+}

@@ -1,0 +1,100 @@
+"""The tables by name. A table knows its cells, how to run one, and how to read its figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orderless.bench.config import CellConfig
+from orderless.bench.protocols import FAIR, PAPER
+from orderless.bench.records import Outcome
+from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
+from orderless.errors import SettingError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of figures: its name in the results, and how it is printed and compared."""
+
+    name: str
+    label: str
+    digits: int
+    higher_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the paper.
+
+    metrics     for each protocol, the figures it shows; the first one decides ranks
+    setting     what a setting is called
+    """
+
+    name: str
+    title: str
+    cells: Callable[[str, Sequence[int]], list[CellConfig]]
+    run: Callable[[CellConfig], Outcome]
+    models: tuple[str, ...]
+    metrics: dict[str, tuple[Metric, ...]]
+    setting: str = ""
+
+
+MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
+SMAPE, MASE, OWA = Metric("smape", "SMAPE", 3), Metric("mase", "MASE", 3), Metric("owa", "OWA", 3)
+ACCURACY = Metric("accuracy", "accuracy %", 1, higher_is_better=True)
+POINT_ADJUSTED = (
+    Metric("point_adjusted_f1", "F1 point-adjusted", 2, higher_is_better=True),
+    Metric("point_adjusted_precision", "P point-adjusted", 2, higher_is_better=True),
+    Metric("point_adjusted_recall", "R point-adjusted", 2, higher_is_better=True),
+)
+DETECTION = (
+    Metric("vus_pr", "VUS-PR", 1, higher_is_better=True),
+    Metric("auc_pr", "AUC-PR", 1, higher_is_better=True),
+    Metric("affiliation_f1", "affiliation F1", 1, higher_is_better=True),
+    Metric("range_f1", "range F1", 1, higher_is_better=True),
+    Metric("point_f1", "point F1", 1, higher_is_better=True),
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            long_term_table.NAME,
+            "Long-term forecasting",
+            long_term_table.cells,
+            long_term_table.run,
+            long_term_table.MODELS,
+            {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
+            "horizon",
+        ),
+        Table(
+            m4_table.NAME,
+            "Short-term forecasting on M4",
+            m4_table.cells,
+            m4_table.run,
+            m4_table.MODELS,
+            {FAIR: (SMAPE, MASE, OWA), PAPER: (SMAPE, MASE, OWA)},
+        ),
+        Table(
+            classification_table.NAME,
+            "Classification on UEA",
+            classification_table.cells,
+            classification_table.run,
+            classification_table.MODELS,
+            {FAIR: (ACCURACY,), PAPER: (ACCURACY,)},
+        ),
+        Table(
+            anomaly_table.NAME,
+            "Anomaly detection",
+            anomaly_table.cells,
+            anomaly_table.run,
+            anomaly_table.MODELS,
+            {FAIR: DETECTION, PAPER: POINT_ADJUSTED},
+        ),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """The table of that name."""
+    if name not in TABLES:
+        raise SettingError(f"There is no table {name!r}; choose one of {', '.join(TABLES)}.")
+    return TABLES[name]

@@ -1,0 +1,101 @@
+"""The table of anomaly detection: five sets; what the paper prints, and what means something."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from orderless import Detector
+from orderless.bench.config import CellConfig
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.detectors import Score, fit_pca, random_score
+from orderless.bench.protocols import PAPER
+from orderless.bench.protocols.anomaly_rules import (
+    PAPER_SHARE,
+    PAPER_WINDOW,
+    fair_scores,
+    paper_scores,
+    scale_by_training_rows,
+    training_rows,
+)
+from orderless.bench.records import Outcome, SeedResult
+from orderless.data.benchmark_sets import Monitored, MonitoredSet, anomaly
+from orderless.data.catalogue import ANOMALY_SETS
+from orderless.errors import SettingError
+
+NAME = "anomaly"
+MODELS = ("orderless", "PCA", "random score")
+
+
+def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+    """Every cell, those of one set together."""
+    return [cell(dataset, model, protocol, seeds) for dataset in ANOMALY_SETS for model in MODELS]
+
+
+def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
+    """The complete setting of one cell."""
+    detector = {"preset": "tiny", "epochs": 10, "context": PAPER_WINDOW}
+    return CellConfig(
+        table=NAME,
+        dataset=dataset,
+        setting="all",
+        model=model,
+        protocol=protocol,
+        seeds=(0,) if model == "PCA" else tuple(seeds),
+        options=(("detector", detector),) if model == "orderless" else (),
+    )
+
+
+def run(config: CellConfig) -> Outcome:
+    """Score every moment of the test rows.
+
+    fair: each system by a model of its own, and the mean over the systems. paper: the systems are
+    joined to one series, as the published code does.
+    """
+    data = anomaly(config.dataset)
+    systems = [_join(data)] if config.protocol == PAPER else data.systems
+    results = []
+    for seed in config.seeds:
+        start_measuring()
+        begun = time.perf_counter()
+        each = [_run_system(config, system, seed) for system in systems]
+        results.append(
+            SeedResult(
+                seed=seed,
+                test={name: float(np.mean([one[name] for one in each])) for name in each[0]},
+                seconds=round(time.perf_counter() - begun, 3),
+                peak_memory_bytes=peak_bytes(),
+            )
+        )
+    return Outcome(tuple(results), data.checksum, data.note)
+
+
+def _run_system(config: CellConfig, system: Monitored, seed: int) -> dict[str, float]:
+    fitted, held_out = training_rows(len(system.train), config.protocol)
+    train, test = scale_by_training_rows(system.train, system.test, fitted)
+    score = _fit(config, train[fitted], seed)
+    on_test = score(test)
+    if config.protocol == PAPER:
+        share = PAPER_SHARE[config.dataset]
+        return paper_scores(system.labels, score(train), on_test, share)
+    return fair_scores(system.labels, score(train[held_out]), on_test)
+
+
+def _fit(config: CellConfig, rows: np.ndarray, seed: int) -> Score:
+    if config.model == "PCA":
+        return fit_pca(rows)
+    if config.model == "random score":
+        return random_score(seed)
+    if config.model == "orderless":
+        model = Detector(random_state=seed, verbose=False, **config.option("detector")).fit(rows)
+        return lambda new: np.asarray(model.score(new), np.float64).reshape(-1)
+    raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
+
+
+def _join(data: MonitoredSet) -> Monitored:
+    return Monitored(
+        data.name,
+        np.concatenate([system.train for system in data.systems]),
+        np.concatenate([system.test for system in data.systems]),
+        np.concatenate([system.labels for system in data.systems]),
+    )

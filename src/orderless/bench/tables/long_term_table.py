@@ -1,0 +1,92 @@
+"""The table of long-term forecasting: eight sets, four horizons, MSE and MAE in scaled units."""
+
+from collections.abc import Sequence
+
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
+from orderless.bench.protocols.long_term_rules import choose_look_back, scored_windows
+from orderless.bench.records import Outcome, SeedResult
+from orderless.data.benchmark_sets import long_term
+from orderless.data.catalogue import LONG_TERM_SETS
+
+NAME = "long-term"
+HORIZONS = (96, 192, 336, 720)
+LOOK_BACKS = (96, 336)
+MODELS = ("orderless", "naive", "seasonal naive", "ridge", "coupled ridge", "DLinear")
+
+
+def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+    """Every cell, those of one set and horizon together."""
+    return [
+        cell(dataset, horizon, model, protocol, seeds)
+        for dataset in LONG_TERM_SETS
+        for horizon in HORIZONS
+        for model in MODELS
+    ]
+
+
+def cell(dataset: str, horizon: int, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
+    """The complete setting of one cell."""
+    options: dict[str, object] = {"look_backs": LOOK_BACKS}
+    random = True
+    if model == "orderless":
+        options |= {"look_backs": (336,), "forecaster": {"preset": "default", "epochs": 8}}
+    elif model == "DLinear":
+        options |= {"look_backs": (336,), "epochs": 20}
+    else:
+        random = False
+    if model in ("naive", "seasonal naive"):
+        # Neither looks further back than a season.
+        options["look_backs"] = (336,)
+    return CellConfig(
+        table=NAME,
+        dataset=dataset,
+        setting=str(horizon),
+        model=model,
+        protocol=protocol,
+        seeds=tuple(seeds) if random else DETERMINISTIC_SEEDS,
+        options=tuple(options.items()),
+    )
+
+
+def run(config: CellConfig) -> Outcome:
+    """Fit at every look-back, choose one by the protocol, and score its test windows."""
+    data = long_term(config.dataset, keep_missing_readings=True)
+    results = []
+    for seed in config.seeds:
+        start_measuring()
+        problems, fitted, validation, test = {}, {}, {}, {}
+        for look_back in config.option("look_backs"):
+            problem = pose(data, look_back, int(config.setting))
+            one = fit(config.model, problem, seed, dict(config.options))
+            problems[look_back], fitted[look_back] = problem, one
+            validation[look_back] = _score(problem, one, "validation", "fair")
+            test[look_back] = _score(problem, one, "test", config.protocol)
+        best = choose_look_back(_mse(validation), _mse(test), config.protocol)
+        results.append(
+            SeedResult(
+                seed=seed,
+                test=test[best],
+                validation=validation[best],
+                chosen={"look_back": best, **fitted[best].chosen},
+                epochs=fitted[best].epochs,
+                seconds=round(sum(one.seconds for one in fitted.values()), 3),
+                peak_memory_bytes=peak_bytes(),
+            )
+        )
+    return Outcome(tuple(results), data.checksum, data.note)
+
+
+def _score(problem: Problem, fitted: Fitted, part: str, protocol: str) -> dict[str, float]:
+    squared, absolute = errors_of_windows(problem, part, fitted.forecast)
+    count = scored_windows(len(squared), protocol)
+    return {
+        "mse": float(squared[:count].mean()),
+        "mae": float(absolute[:count].mean()),
+        "windows": count,
+    }
+
+
+def _mse(scores: dict[int, dict[str, float]]) -> dict[int, float]:
+    return {look_back: one["mse"] for look_back, one in scores.items()}

@@ -1,0 +1,87 @@
+"""`orderless bench`: the paper's tables: what there is, and running their cells."""
+
+import argparse
+from pathlib import Path
+
+EXAMPLES = """\
+  orderless bench list
+  orderless bench list long-term
+  orderless bench run long-term --only ETTh1/96/ridge --protocol both"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to do, and with which cells."""
+    parser.add_argument("action", choices=("list", "run"))
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="`bench list` names them")
+    parser.add_argument(
+        "--only", metavar="CELL", help="cells whose name holds this: ETTh1/96, or /ridge/"
+    )
+    parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="cells side by side")
+    parser.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results/"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """List tables or cells, or run the cells that have no result."""
+    from orderless.bench.tables import TABLES, find_table
+    from orderless.errors import SettingError
+
+    if arguments.action == "list" and arguments.table is None:
+        for table in TABLES.values():
+            _print_state(table, arguments)
+        return 0
+    if arguments.table is None:
+        raise SettingError("Name a table: `orderless bench list` shows them.")
+    table = find_table(arguments.table)
+    cells = _cells(table, arguments)
+    if not cells:
+        raise SettingError(f"No cell of {table.name} holds {arguments.only!r} in its name.")
+    if arguments.action == "list":
+        _print_cells(cells, arguments)
+        return 0
+    from orderless.bench.harness import run_cells
+
+    summary = run_cells(cells, table.run, arguments.results, workers=arguments.workers)
+    print(f"{len(summary.done)} done, {len(summary.kept)} were there, {len(summary.failed)} failed")
+    return 1 if summary.failed else 0
+
+
+def interrupted(arguments: argparse.Namespace) -> str:
+    """What is left after Ctrl-C."""
+    return "finished cells are kept, and the same command continues with the others"
+
+
+def _cells(table, arguments: argparse.Namespace) -> list:
+    protocols = ("fair", "paper") if arguments.protocol == "both" else (arguments.protocol,)
+    seeds = tuple(range(arguments.seeds))
+    every = [table.cells(protocol, seeds) for protocol in protocols]
+    # The two protocols of a cell side by side: a fit that both need is made once.
+    together = [cell for pair in zip(*every, strict=True) for cell in pair]
+    return [cell for cell in together if arguments.only is None or arguments.only in cell.name]
+
+
+def _print_state(table, arguments: argparse.Namespace) -> None:
+    from orderless.bench.records import find_result
+
+    cells = _cells(table, arguments)
+    done = sum(find_result(cell, arguments.results) is not None for cell in cells)
+    print(
+        f"{table.name:<16}{table.title:<32}{done} of {len(cells)} cells of `{arguments.protocol}`"
+    )
+
+
+def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
+    from orderless.bench.records import find_result
+    from orderless.data.catalogue import files_there, find_entry
+
+    for cell in cells:
+        result = find_result(cell, arguments.results)
+        if result is not None:
+            figures = (f"{name} {result.mean(name):.4g}" for name in result.seeds[0].test)
+            state = ", ".join(figures)
+        else:
+            state = "not run yet" if files_there(find_entry(cell.dataset)) else "no data here"
+        print(f"{cell.name:<44}{state}")

@@ -1,0 +1,135 @@
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from orderless.bench.config import CellConfig
+from orderless.bench.harness import run_cells
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.records import Outcome, SeedResult, find_result, path_of, read_result
+from orderless.errors import DataError, SettingError
+
+CELL = CellConfig("toy", "sine", "96", "a model", "fair", (0, 1), (("width", 3),))
+
+
+def run(config):
+    """The seed is the score; the model `broken` has no data, and `bug` has a bug."""
+    if config.model == "broken":
+        raise DataError("there is no data")
+    if config.model == "bug":
+        raise ZeroDivisionError
+    seeds = tuple(SeedResult(seed, {"mse": float(seed)}, {"mse": 9.0}) for seed in config.seeds)
+    return Outcome(seeds, "sha256:0", "half of it")
+
+
+def quietly(line):
+    pass
+
+
+def test_a_config_is_frozen_and_complete():
+    with pytest.raises(FrozenInstanceError):
+        CELL.model = "other"
+    assert CELL.option("width") == 3
+    with pytest.raises(SettingError, match="depth"):
+        CELL.option("depth")
+    with pytest.raises(SettingError, match="protocol"):
+        replace(CELL, protocol="generous")
+    with pytest.raises(SettingError, match="seed"):
+        replace(CELL, seeds=())
+
+
+def test_a_result_holds_what_is_needed_to_believe_it(tmp_path):
+    run_cells([CELL], run, tmp_path, say=quietly)
+    record = json.loads(path_of(CELL, tmp_path).read_text())
+    assert record["config"] == CELL.to_json()
+    assert record["config"]["options"] == {"width": 3}
+    assert [seed["test"] for seed in record["seeds"]] == [{"mse": 0.0}, {"mse": 1.0}]
+    assert {"validation", "epochs", "seconds", "peak_memory_bytes"} <= set(record["seeds"][0])
+    assert record["data_checksum"] == "sha256:0"
+    assert {"commit", "uncommitted_changes", "device", "packages", "date"} <= set(record["machine"])
+    assert "torch" in record["machine"]["packages"]
+
+
+def test_a_result_reads_back_with_mean_and_spread(tmp_path):
+    run_cells([CELL], run, tmp_path, say=quietly)
+    result = find_result(CELL, tmp_path)
+    assert result.mean("mse") == 0.5
+    assert result.spread("mse") == pytest.approx(0.5**0.5)
+    assert result.mean("mae") is None
+    assert result.note == "half of it"
+
+
+def test_only_missing_cells_are_run(tmp_path):
+    cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192)]
+    run_cells(cells[:1], run, tmp_path, say=quietly)
+    before = path_of(cells[0], tmp_path).read_bytes()
+    summary = run_cells(cells, run, tmp_path, say=quietly)
+    assert (summary.done, summary.kept) == ([cells[1].name], [cells[0].name])
+    assert path_of(cells[0], tmp_path).read_bytes() == before
+
+
+def test_a_killed_run_keeps_what_was_finished(tmp_path):
+    def killed(config):
+        if config.setting == "192":
+            raise KeyboardInterrupt
+        return run(config)
+
+    cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192, 336)]
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(cells, killed, tmp_path, say=quietly)
+    summary = run_cells(cells, run, tmp_path, say=quietly)
+    assert summary.kept == [cells[0].name]
+    assert len(summary.done) == 2
+    assert not list(tmp_path.rglob(".*.json*"))
+
+
+def test_another_config_is_another_result(tmp_path):
+    run_cells([CELL], run, tmp_path, say=quietly)
+    for other in (replace(CELL, seeds=(0,)), replace(CELL, options=(("width", 4),))):
+        assert find_result(other, tmp_path) is None
+
+
+def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
+    cells = [replace(CELL, model="broken"), CELL]
+    said = []
+    summary = run_cells(cells, run, tmp_path, say=said.append)
+    assert summary.done == [CELL.name]
+    assert summary.failed == {cells[0].name: "there is no data"}
+    assert not path_of(cells[0], tmp_path).exists()
+    assert len(said) == 2
+
+
+def test_a_bug_is_not_swallowed(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        run_cells([replace(CELL, model="bug")], run, tmp_path, say=quietly)
+
+
+def test_cells_run_side_by_side_give_the_same_results(tmp_path):
+    cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192, 336)]
+    summary = run_cells(cells, run, tmp_path / "two", workers=2, say=quietly)
+    run_cells(cells, run, tmp_path / "one", say=quietly)
+    assert sorted(summary.done) == sorted(cell.name for cell in cells)
+    for cell in cells:
+        one, two = (find_result(cell, tmp_path / name) for name in ("one", "two"))
+        assert one.seeds == two.seeds
+
+
+def test_nobody_to_do_the_work_is_an_error(tmp_path):
+    with pytest.raises(SettingError, match="workers"):
+        run_cells([CELL], run, tmp_path, workers=0)
+
+
+def test_a_damaged_result_says_so(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("{")
+    with pytest.raises(DataError, match="Delete it"):
+        read_result(path)
+
+
+@pytest.mark.skipif(peak_bytes() is None, reason="this system does not tell")
+def test_the_peak_of_memory_is_that_of_the_work():
+    start_measuring()
+    before = peak_bytes()
+    block = bytearray(200 << 20)
+    block[:: 1 << 12] = b"x" * len(block[:: 1 << 12])
+    assert peak_bytes() >= before + (150 << 20)
