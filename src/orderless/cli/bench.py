@@ -14,7 +14,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("list", "run"))
     parser.add_argument("table", nargs="?", metavar="TABLE", help="`bench list` names them")
     parser.add_argument(
-        "--only", metavar="CELL", help="cells whose name holds this: ETTh1/96, or /ridge/"
+        "--only",
+        action="append",
+        metavar="CELL",
+        help="cells whose name holds this: ETTh1/96, or /ridge/; may be given several times",
     )
     parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
@@ -38,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     table = find_table(arguments.table)
     cells = _cells(table, arguments)
     if not cells:
-        raise SettingError(f"No cell of {table.name} holds {arguments.only!r} in its name.")
+        wanted = " or ".join(arguments.only)
+        raise SettingError(f"No cell of {table.name} holds {wanted} in its name.")
     if arguments.action == "list":
         _print_cells(cells, arguments)
         return 0
@@ -60,7 +64,8 @@ def _cells(table, arguments: argparse.Namespace) -> list:
     every = [table.cells(protocol, seeds) for protocol in protocols]
     # The two protocols of a cell side by side: a fit that both need is made once.
     together = [cell for pair in zip(*every, strict=True) for cell in pair]
-    return [cell for cell in together if arguments.only is None or arguments.only in cell.name]
+    wanted = arguments.only or [""]
+    return [cell for cell in together if any(part in cell.name for part in wanted)]
 
 
 def _print_state(table, arguments: argparse.Namespace) -> None:
