@@ -267,3 +267,19 @@ def test_settings_that_cannot_be_are_errors_in_words(arguments, message):
 def test_zero_variables_are_an_error_in_words():
     with pytest.raises(ShapeError, match="0 variables"):
         VI2DSSM(6)(torch.zeros(1, 0, 4, 6))
+
+
+@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("inputs", [torch.float32, torch.bfloat16])
+def test_layers_run_under_autocast_and_answer_like_their_input(build, inputs):
+    layer = build(32)
+    x = torch.randn(2, 3, 9, 32)
+    exact, _ = layer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y, state = layer(x.to(inputs), gate=x.to(inputs))
+        rough, _ = layer(x.to(inputs))
+    assert y.dtype == inputs
+    assert state.dtype == torch.float32
+    assert error(rough.float(), exact) < 0.05
+    y.float().sum().backward()
+    assert all(p.grad.isfinite().all() for p in layer.parameters() if p.grad is not None)

@@ -113,12 +113,12 @@ class VI2DSSM(nn.Module):
         self, x: Tensor, *, members: Tensor | None = None, observed: Tensor | None = None
     ) -> Tensor:
         """psi, what the variables have in common at each time: [batch, time, channel]."""
-        values = self.value(x)
+        values = self.value(x).to(x.dtype)
         if self.pool == "mean":
             return mean_pool(values, members=members, observed=observed)
         if self.pool == "sum":
             return sum_pool(values, members=members, observed=observed)
-        keys, weight = self.key(x), self.query_weight
+        keys, weight = self.key(x).to(x.dtype), self.query_weight
         return attention_pool(values, keys, weight, members=members, observed=observed)
 
     def forward(
@@ -138,14 +138,14 @@ class VI2DSSM(nn.Module):
         # The maps below must not see what is masked: its NaN would reach their gradients.
         x = keep(x, present)
         psi = self.pooled(x, members=members, observed=observed)
-        x = keep(x + self.pooled_input * psi.unsqueeze(1), present)
+        x = keep(x + (self.pooled_input * psi).to(x.dtype).unsqueeze(1), present)
         write, read = self.write_and_read(x)
         field = field_write = None
         if self.coupling == "field":
             field, field_write = psi, self.field_write(psi)[0]
         y, state = vi_scan(
             x,
-            softplus(self.step(psi)),
+            softplus(self.step(psi)).to(x.dtype),
             self.generator(),
             write,
             read,
@@ -159,9 +159,9 @@ class VI2DSSM(nn.Module):
             observed=observed,
             reverse=reverse,
         )
-        direct = (self.direct * psi).unsqueeze(1)
+        direct = (self.direct * psi).to(y.dtype).unsqueeze(1)
         if gate is not None:
-            direct = direct * silu(keep(gate, present))
+            direct = direct * silu(keep(gate, present)).to(y.dtype)
         return y + keep(direct.expand_as(y), present), state
 
     def _alone(
@@ -179,7 +179,7 @@ class VI2DSSM(nn.Module):
         write, read = self.write_and_read(x)
         y, state = vi_scan(
             _as_rows(x),
-            softplus(self.step(x)).flatten(0, 1),
+            softplus(self.step(x)).to(x.dtype).flatten(0, 1),
             self.generator(),
             _as_rows(write),
             _as_rows(read),
@@ -218,7 +218,8 @@ class Weights(nn.Module):
         """The weights of each kind, for features [..., channel]."""
         kinds, _, states = self.size.shape
         weights = rms_norm(self.map(x).unflatten(-1, (kinds, 2, states)), (states,), eps=1e-6)
-        return (self.size * weights).unbind(-3)
+        # Under autocast a map answers in low precision, whatever the features are.
+        return (self.size * weights).to(x.dtype).unbind(-3)
 
 
 def _as_rows(value: Tensor) -> Tensor:

@@ -83,7 +83,8 @@ def attention_pool(
         # -inf would be NaN.
         floor = torch.finfo(scores.dtype).min
         weights = torch.where(present, torch.where(present, scores, floor).softmax(1), 0.0)
-    return torch.einsum("bvt,bvtd->btd", weights, keep(values, present))
+    pooled = torch.einsum("bvt,bvtd->btd", weights, keep(values, present))
+    return pooled.to(values.dtype)  # autocast computes a product in low precision
 
 
 def _total(features: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ One function, several exact forms; every form is held to `reference.py`, the spe
 Legend to the paper: step = Δ, generator = 𝒜, write = B, read = C, field = ψ, skip = D.
 """
 
+import torch
 from torch import Tensor
 
 from orderless.ops import chunked, convolution, reference, triton
@@ -83,7 +84,9 @@ def vi_scan(
         reverse=reverse,
     )
     check(call)
-    return VI_SCAN.choose(call.facts(), form).run(call)
+    # States are float32 at least; autocast would compute some products of them in less.
+    with torch.autocast(x.device.type, enabled=False):
+        return VI_SCAN.choose(call.facts(), form).run(call)
 
 
 def vi_step(

@@ -58,7 +58,7 @@ class OrderedSSM2D(nn.Module):
         """`(output, state)`: output like x, and the state along time after the last entry."""
         present = presence(members, observed)
         x = keep(x, present)
-        step = softplus(self.step(mean_pool(x, members=members, observed=observed)))
+        step = softplus(self.step(mean_pool(x, members=members, observed=observed))).to(x.dtype)
         write, read = self.write_and_read(x)
         write = keep(write, present)
         rates = -torch.exp(self.log_rates)
