@@ -38,3 +38,10 @@ def test_constant_and_empty_look_backs_become_zeros(center):
     assert (values[0, 1] == 0).all()
     if center != "none":
         assert (values[0, 0] == 0).all()
+
+
+@pytest.mark.parametrize("center", ["mean", "last", "none"])
+def test_a_high_level_does_not_cost_the_spread_its_digits(center):
+    x = torch.randn(1, 1, 1000, generator=torch.Generator().manual_seed(0))
+    _, _, scale = normalize(x + 1000.0, center=center)
+    torch.testing.assert_close(scale, normalize(x, center=center).scale, rtol=1e-3, atol=0.0)

@@ -35,9 +35,10 @@ def normalize(
         values = torch.where(present, values, 0.0)
     if not scale:
         return Normalized(values, middle, torch.ones_like(middle))
-    count = _count(x, present)
-    mean = values.sum(-1, keepdim=True) / count
-    variance = (values.square().sum(-1, keepdim=True) / count - mean.square()).clamp(min=0.0)
+    deviation = values - values.sum(-1, keepdim=True) / _count(x, present)
+    if present is not None:
+        deviation = torch.where(present, deviation, 0.0)
+    variance = deviation.square().sum(-1, keepdim=True) / _count(x, present)
     spread = (variance + VARIANCE_FLOOR).sqrt()
     return Normalized(values / spread, middle, spread)
 
