@@ -24,7 +24,7 @@ the field and the carries, has variable size 1.
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -260,6 +260,21 @@ class _Matrices:
         return self._by_chunk
 
 
+class _Border(NamedTuple):
+    """1 where t is in the second half of a block and s in its first, else 0; and its transpose."""
+
+    across: Tensor
+    across_t: Tensor
+
+
+def _borders(like: Tensor) -> list[_Border]:
+    """For each size in HALVES."""
+    s = torch.arange(CHUNK, device=like.device)
+    t = s.unsqueeze(-1)
+    masks = [(t // size == s // size + 1) & (t // (2 * size) == s // (2 * size)) for size in HALVES]
+    return [_Border(mask.to(like), mask.mT.to(like).contiguous()) for mask in masks]
+
+
 class _Scratch:
     """Buffers handed out in the same order for every block of rows.
 
@@ -268,6 +283,7 @@ class _Scratch:
 
     def __init__(self, like: Tensor):
         self._like = like
+        self.borders = _borders(like)
         self._buffers: dict[tuple[int, ...], _Matrices] = {}
         self.taken = 0
 
@@ -363,30 +379,13 @@ def _build(inputs: _Inputs, carries: _BatchCarries, scratch: _Scratch) -> _Work:
     return _Work(reads, sources, starts, last)
 
 
-class _Border(NamedTuple):
-    """1 where t is in the second half of a block, and s in its first."""
-
-    across: Tensor
-    across_t: Tensor
-
-
-@cache
-def _borders(dtype: torch.dtype, device: torch.device) -> list[_Border]:
-    """For each size in HALVES."""
-    s = torch.arange(CHUNK, device=device)
-    t = s.unsqueeze(-1)
-    masks = [(t // size == s // size + 1) & (t // (2 * size) == s // (2 * size)) for size in HALVES]
-    return [_Border(mask.to(dtype), mask.mT.to(dtype).contiguous()) for mask in masks]
-
-
 def _matrix(reads: list[_Matrices], writes: list[_Matrices], scratch: _Scratch) -> _Matrices:
     groups, variables = reads[0].all.shape[:2]
     matrix = scratch.take(groups, variables, CHUNK, CHUNK)
     matrix.all.zero_()
     taken = scratch.taken
     matrix.diagonal.copy_(scratch.mul(reads[0].all, writes[1].all).all.sum(-2))
-    borders = _borders(matrix.all.dtype, matrix.all.device)
-    for border, read, write in zip(borders, reads[1:-1], writes[1:-1], strict=True):
+    for border, read, write in zip(scratch.borders, reads[1:-1], writes[1:-1], strict=True):
         scratch.rewind(taken)
         product = scratch.matmul(read, scratch.spread(write, variables), transposed=True)
         matrix.all.addcmul_(product.all, border.across)
@@ -466,7 +465,7 @@ class _SourceGradient:
 
     def product(self, k: int, scratch: _Scratch) -> tuple[_Matrices, _Matrices]:
         """The gradient of the product across the borders of HALVES[k], and its transpose."""
-        border = _borders(self._matrix.all.dtype, self._matrix.all.device)[k]
+        border = scratch.borders[k]
         return (
             scratch.mul(self._matrix.all, border.across),
             scratch.mul(self._matrix_t.all, border.across_t),
