@@ -2,7 +2,7 @@ import pytest
 import torch
 from nn_cases import drawn, error
 
-from orderless.errors import SettingError
+from orderless.errors import SettingError, ShapeError
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig, RidgeStatistics
 
 CONTEXT, HORIZON = 6, 3
@@ -133,3 +133,9 @@ def test_penalties_must_be_positive():
     linear = LinearForecast(CONTEXT, HORIZON)
     with pytest.raises(SettingError, match="positive"):
         linear.fit(RidgeStatistics(linear), RidgeStatistics(linear), penalties=(0.0,))
+
+
+def test_a_fit_needs_windows():
+    linear = LinearForecast(CONTEXT, HORIZON)
+    with pytest.raises(ShapeError, match="No window"):
+        linear.fit(RidgeStatistics(linear), RidgeStatistics(linear))

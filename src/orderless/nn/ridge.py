@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from orderless.errors import SettingError
+from orderless.errors import SettingError, ShapeError
 from orderless.nn.normalization import normalize
 from orderless.ops import mean_pool, presence
 
@@ -173,6 +173,8 @@ class RidgeStatistics:
 
     def own(self) -> Moments:
         """The problem of forecasting from the own history."""
+        if not self._sums:
+            raise ShapeError("No window was added to these statistics; call `update` first.")
         return Moments(self._sums["own_own"], self._sums["own_y"] * self._fill())
 
     def company(self, own: Tensor) -> Moments:
