@@ -5,6 +5,7 @@ import pytest
 import torch
 from bench_data import write_cases, write_exchange, write_m4, write_monitored
 
+from orderless.bench.config import frozen
 from orderless.bench.models import forecasts
 from orderless.bench.protocols.long_term_rules import scored_windows
 from orderless.bench.tables import (
@@ -25,7 +26,7 @@ TINY = {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
 
 def long_term_cell(model, protocol="fair", **options):
     cell = long_term_table.cell("Exchange", 6, model, protocol, (0,))
-    return replace(cell, options=tuple({"look_backs": (12, 24), **options}.items()))
+    return replace(cell, options=frozen({"look_backs": (12, 24), **options}))
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -136,7 +137,7 @@ def test_baselines_of_m4_run_and_naive2_is_read(folder):
 def test_our_own_cell_of_m4_runs(folder):
     write_m4(folder)
     cell = m4_table.cell("Quarterly", "orderless", "fair", (0,))
-    options = (("forecaster", TINY | {"loss": "smape"}), ("context_in_horizons", 2))
+    options = frozen({"forecaster": TINY | {"loss": "smape"}, "context_in_horizons": 2})
     (seed,) = m4_table.run(replace(cell, options=options)).seeds
     assert seed.test["smape"] < 60
 
@@ -169,7 +170,7 @@ def test_our_own_cell_of_classification_runs(folder):
         cell = classification_table.cell("BasicMotions", model, "fair", (0,))
         assert cell.option("classifier")["identify"] == identify
         settings = {"preset": "tiny", "epochs": 1, "identify": identify}
-        cell = replace(cell, options=(("classifier", settings),))
+        cell = replace(cell, options=frozen({"classifier": settings}))
         (seed,) = classification_table.run(cell).seeds
         assert seed.epochs == 1
         assert 0 <= seed.test["accuracy"] <= 100
@@ -198,7 +199,7 @@ def test_our_own_cell_of_anomaly_detection_runs(folder):
     write_monitored(folder, names=("machine-1-1",))
     cell = anomaly_table.cell("SMD", "orderless", "fair", (0,))
     settings = {"preset": "tiny", "epochs": 1, "context": 20}
-    (seed,) = anomaly_table.run(replace(cell, options=(("detector", settings),))).seeds
+    (seed,) = anomaly_table.run(replace(cell, options=frozen({"detector": settings}))).seeds
     assert 0 <= seed.test["vus_pr"] <= 100
 
 

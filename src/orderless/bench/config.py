@@ -1,6 +1,7 @@
 """One cell of a table, completely described."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ class CellConfig:
     model                       a name that the table knows
     protocol                    fair or paper
     seeds                       each is one run
-    options                     everything else the model is told, as name and value
+    options                     everything else the model is told, as `frozen` makes it
     """
 
     table: str
@@ -45,13 +46,37 @@ class CellConfig:
         """The name of its result within the folder of the table."""
         return self.name.replace("/", "-").replace(" ", "_") + ".json"
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as a dict."""
+        return _thawed(self.options) if self.options else {}
+
     def option(self, name: str) -> Any:
         """The value of an option; an error names one that is missing."""
-        for known, value in self.options:
-            if known == name:
-                return value
-        raise SettingError(f"The cell {self.name} lacks the option {name!r}.")
+        if name not in self.settings:
+            raise SettingError(f"The cell {self.name} lacks the option {name!r}.")
+        return self.settings[name]
 
     def to_json(self) -> dict[str, Any]:
         """The same as plain values, which read back as themselves."""
-        return json.loads(json.dumps(asdict(self) | {"options": dict(self.options)}))
+        return json.loads(json.dumps(asdict(self) | {"options": self.settings}))
+
+
+def frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Names and values that nobody can change, at any depth."""
+    return tuple(
+        (name, frozen(value) if isinstance(value, Mapping) else value)
+        for name, value in options.items()
+    )
+
+
+def _thawed(value: Any) -> Any:
+    """The inverse of `frozen`."""
+    pairs = (
+        isinstance(value, tuple)
+        and value
+        and all(
+            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
+        )
+    )
+    return {name: _thawed(one) for name, one in value} if pairs else value

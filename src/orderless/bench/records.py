@@ -56,14 +56,13 @@ class CellResult:
     note: str
     machine: Mapping[str, Any]
 
-    def mean(self, metric: str) -> float | None:
-        """The mean over the seeds of a test metric; None where it was not measured."""
-        values = [seed.test[metric] for seed in self.seeds if metric in seed.test]
-        return statistics.fmean(values) if values else None
+    def mean(self, metric: str) -> float:
+        """The mean over the seeds of a test metric."""
+        return statistics.fmean(seed.test[metric] for seed in self.seeds)
 
     def spread(self, metric: str) -> float | None:
         """The standard deviation over the seeds; None with fewer than two."""
-        values = [seed.test[metric] for seed in self.seeds if metric in seed.test]
+        values = [seed.test[metric] for seed in self.seeds]
         return statistics.stdev(values) if len(values) > 1 else None
 
 

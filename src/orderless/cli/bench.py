@@ -1,4 +1,4 @@
-"""`orderless bench`: the paper's tables: what there is, and running their cells."""
+"""`orderless bench`: the paper's tables: what there is, running cells, and the report."""
 
 import argparse
 from pathlib import Path
@@ -6,12 +6,13 @@ from pathlib import Path
 EXAMPLES = """\
   orderless bench list
   orderless bench list long-term
-  orderless bench run long-term --only ETTh1/96/ridge --protocol both"""
+  orderless bench run long-term --only ETTh1/96/ridge --protocol both
+  orderless bench report"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which cells."""
-    parser.add_argument("action", choices=("list", "run"))
+    parser.add_argument("action", choices=("list", "run", "report"))
     parser.add_argument("table", nargs="?", metavar="TABLE", help="`bench list` names them")
     parser.add_argument(
         "--only",
@@ -28,10 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List tables or cells, or run the cells that have no result."""
+    """List tables or cells, run cells that have no result, or write the report."""
     from orderless.bench.tables import TABLES, find_table
     from orderless.errors import SettingError
 
+    if arguments.action == "report":
+        from orderless.bench.report import write_report
+
+        for path in write_report(arguments.results):
+            print(path)
+        return 0
     if arguments.action == "list" and arguments.table is None:
         for table in TABLES.values():
             _print_state(table, arguments)

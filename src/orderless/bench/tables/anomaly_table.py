@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orderless import Detector
-from orderless.bench.config import CellConfig
+from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.detectors import Score, fit_pca, random_score
 from orderless.bench.protocols import PAPER
@@ -42,7 +42,7 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
         model=model,
         protocol=protocol,
         seeds=(0,) if model == "PCA" else tuple(seeds),
-        options=(("detector", detector),) if model == "orderless" else (),
+        options=frozen({"detector": detector}) if model == "orderless" else (),
     )
 
 

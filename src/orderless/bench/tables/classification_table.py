@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from orderless import Classifier
-from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
 from orderless.bench.protocols import PAPER
@@ -43,7 +43,7 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
         protocol=protocol,
         # The ridge depends on which cases are held out, so it has seeds as well.
         seeds=DETERMINISTIC_SEEDS if model == "commonest class" else tuple(seeds),
-        options=tuple(options.items()),
+        options=frozen(options),
     )
 
 

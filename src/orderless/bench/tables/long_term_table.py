@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
 from orderless.bench.protocols.long_term_rules import choose_look_back, scored_windows
@@ -46,7 +46,7 @@ def cell(dataset: str, horizon: int, model: str, protocol: str, seeds: Sequence[
         model=model,
         protocol=protocol,
         seeds=tuple(seeds) if random else DETERMINISTIC_SEEDS,
-        options=tuple(options.items()),
+        options=frozen(options),
     )
 
 
@@ -59,7 +59,7 @@ def run(config: CellConfig) -> Outcome:
         problems, fitted, validation, test = {}, {}, {}, {}
         for look_back in config.option("look_backs"):
             problem = pose(data, look_back, int(config.setting))
-            one = fit(config.model, problem, seed, dict(config.options))
+            one = fit(config.model, problem, seed, config.settings)
             problems[look_back], fitted[look_back] = problem, one
             validation[look_back] = _score(problem, one, "validation", "fair")
             test[look_back] = _score(problem, one, "test", config.protocol)

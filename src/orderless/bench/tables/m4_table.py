@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from orderless import Forecaster
-from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.protocols import PAPER
 from orderless.bench.protocols.short_term_rules import Scores, owa_from_means, score_group
@@ -37,7 +37,7 @@ def cell(group: str, model: str, protocol: str, seeds: Sequence[int]) -> CellCon
         model=model,
         protocol=protocol,
         seeds=tuple(seeds) if ours else DETERMINISTIC_SEEDS,
-        options=(("forecaster", forecaster), ("context_in_horizons", 2)) if ours else (),
+        options=frozen({"forecaster": forecaster, "context_in_horizons": 2}) if ours else (),
     )
 
 

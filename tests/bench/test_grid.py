@@ -1,0 +1,155 @@
+from dataclasses import replace
+
+import pytest
+from bench_data import write_cases, write_exchange
+
+from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
+from orderless.bench.published import THE_PAPER
+from orderless.bench.records import Outcome, SeedResult, write_result
+from orderless.bench.report import write_report
+from orderless.bench.report.words import remarks, words_of
+from orderless.bench.tables import ACCURACY, MAE, MSE, OWA, POINT_ADJUSTED, SMAPE, TABLES
+from orderless.cli import main
+
+
+def write(results, table, dataset, model, protocol, *values, setting="all", note=""):
+    """A result with one value of every metric for each seed."""
+    cells = TABLES[table].cells(protocol, tuple(range(len(values))))
+    (cell,) = [c for c in cells if (c.dataset, c.setting, c.model) == (dataset, setting, model)]
+    names = [metric.name for metric in TABLES[table].metrics[protocol]]
+    seeds = [SeedResult(seed, dict.fromkeys(names, value)) for seed, value in enumerate(values)]
+    write_result(cell, Outcome(tuple(seeds), "sha256:0", note), results)
+
+
+def row(grid, label):
+    (found,) = [row for row in grid.rows if row.label == label]
+    return found
+
+
+def test_equals_share_their_places():
+    rows = [
+        Row("one", {"a": Figure(0.1), "b": Figure(0.1004), "c": Figure(0.3)}),
+        Row("two", {"a": Figure(0.5), "b": Figure(0.2), "c": Figure(None)}),
+        Row("mean", {"a": Figure(0.0), "b": Figure(1.0), "c": Figure(1.0)}, summary=True),
+    ]
+    ranks, firsts = rank(rows, MSE)
+    assert ranks == {"a": (1.5 + 2) / 2, "b": (1.5 + 1) / 2, "c": 3}
+    assert firsts == {"a": 1, "b": 2, "c": 0}
+
+
+def test_higher_may_be_better():
+    rows = [Row("one", {"a": Figure(80.0), "b": Figure(90.0)})]
+    assert rank(rows, ACCURACY)[0] == {"a": 2, "b": 1}
+    grid = Grid("t", "T", "fair", ACCURACY, ("a", "b"), (), "", tuple(rows))
+    assert grid.best(rows[0]) == {"b"}
+
+
+def test_best_is_decided_at_the_printed_precision_and_not_alone():
+    lone = Row("one", {"a": Figure(0.1), "b": Figure(None)})
+    near = Row("two", {"a": Figure(0.1), "b": Figure(0.1002)})
+    grid = Grid("t", "T", "fair", MSE, ("a", "b"), (), "", (lone, near))
+    assert grid.best(lone) == set()
+    assert grid.best(near) == {"a", "b"}
+
+
+def test_a_cell_without_a_result_says_why(folder, tmp_path):
+    write_exchange(folder)
+    grid = build_grid(TABLES["long-term"], "fair", MSE, tmp_path)
+    assert row(grid, "Exchange 96").figures["ridge"].words == "not run yet"
+    assert row(grid, "Traffic 96").figures["ridge"].words == "no data here"
+    assert row(grid, "Traffic average").figures["ridge"].words == "no data here"
+
+
+def test_an_average_needs_all_of_its_rows(folder, tmp_path):
+    for number, horizon in enumerate(("96", "192", "336")):
+        write(tmp_path, "long-term", "ETTh1", "naive", "fair", number + 1.0, setting=horizon)
+    grid = build_grid(TABLES["long-term"], "fair", MSE, tmp_path)
+    assert row(grid, "ETTh1 average").figures["naive"].value is None
+    write(tmp_path, "long-term", "ETTh1", "naive", "fair", 4.0, setting="720")
+    grid = build_grid(TABLES["long-term"], "fair", MSE, tmp_path)
+    assert row(grid, "ETTh1 average").figures["naive"].value == 2.5
+
+
+def test_seeds_are_averaged_and_their_spread_is_shown(folder, tmp_path):
+    write(tmp_path, "classification", "BasicMotions", "ridge", "fair", 90.0, 92.0)
+    grid = build_grid(TABLES["classification"], "fair", ACCURACY, tmp_path)
+    assert words_of(row(grid, "BasicMotions").figures["ridge"], 1) == "91.0 ± 1.4"
+
+
+def test_printed_averages_are_shown_with_what_their_rows_give(folder, tmp_path):
+    table = TABLES["long-term"]
+    mse = remarks(build_grid(table, "paper", MSE, tmp_path))
+    assert f"{THE_PAPER}, ETTh1 average: printed 0.397, its rows give 0.3977" in mse
+    assert f"{THE_PAPER}, Traffic average: printed 0.398, its rows give 0.3987" in mse
+    assert not any(THE_PAPER in line and "ETTm1" in line for line in mse)
+    mae = remarks(build_grid(table, "paper", MAE, tmp_path))
+    assert f"{THE_PAPER}, ETTm2 average: printed 0.318, 0.317 in its main table" in mae
+
+
+def test_a_printed_f1_that_its_parts_contradict_is_marked(folder, tmp_path):
+    grid = build_grid(TABLES["anomaly"], "paper", POINT_ADJUSTED[0], tmp_path)
+    figure = row(grid, "SWaT").figures[THE_PAPER]
+    assert figure.value == 93.94
+    assert figure.remark == "its precision and recall give 93.49"
+    assert not row(grid, "PSM").figures[THE_PAPER].remark
+
+
+def test_averages_of_m4_weigh_series_and_owa_comes_from_means(folder, tmp_path):
+    for group in ("Yearly", "Quarterly", "Monthly", "Weekly", "Daily", "Hourly"):
+        value = 10.0 if group == "Monthly" else 0.0
+        write(tmp_path, "m4", f"M4-{group}", "naive", "paper", value)
+    smape = build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)
+    assert row(smape, "average, by series").figures["naive"].value == pytest.approx(4.8)
+    assert row(smape, "M4-Others").figures["naive"].value == 0
+    owa = build_grid(TABLES["m4"], "paper", OWA, tmp_path)
+    expected = (4.8 / 13.564 + 4.8 / 1.912) / 2
+    assert row(owa, "average, by series").figures["naive"].value == pytest.approx(
+        expected, abs=1e-3
+    )
+    assert row(owa, "average, by series").figures[THE_PAPER].remark == "its rows give 0.838"
+
+
+def test_the_average_of_the_sets_with_data_is_the_same_for_all_columns(folder, tmp_path):
+    for dataset in ("Handwriting", "JapaneseVowels"):
+        write(tmp_path, "classification", dataset, "ridge", "paper", 50.0)
+    grid = build_grid(TABLES["classification"], "paper", ACCURACY, tmp_path)
+    common = row(grid, "average of the 2 with data").figures
+    assert common["ridge"].value == 50
+    assert common[THE_PAPER].value == pytest.approx((35.3 + 98.4) / 2)
+    assert row(grid, "average of the paper's 10").figures[THE_PAPER].value == 74.4
+
+
+def test_the_report_is_two_pages_that_need_no_other_file(folder, tmp_path):
+    write(tmp_path, "anomaly", "SMD", "PCA", "fair", 40.0, note="23 of 28 machines")
+    write(tmp_path, "anomaly", "SMD", "random score", "fair", 20.0, note="23 of 28 machines")
+    markdown, page = (path.read_text() for path in write_report(tmp_path))
+    assert "| SMD | no data here | **40.0*** | 20.0* |" in markdown
+    assert "- SMD: 23 of 28 machines" in markdown
+    assert "its precision and recall give 93.49" in markdown
+    assert "<svg" in page
+    assert "<b>40.0</b>" in page
+    for outside in ("http://", "https://", "<script", "<link", "src="):
+        where = page.replace("http://www.w3.org", "").replace("http://purl.org", "")
+        where = where.replace("http://creativecommons.org", "").replace("https://matplotlib", "")
+        assert outside not in where
+
+
+def test_the_same_results_give_the_same_pages(folder, tmp_path):
+    write(tmp_path, "anomaly", "SMD", "PCA", "fair", 40.0)
+    first = [path.read_text() for path in write_report(tmp_path)]
+    assert first == [path.read_text() for path in write_report(tmp_path)]
+
+
+def test_the_command_writes_the_report(folder, tmp_path, capsys):
+    assert main(["bench", "report", "--results", str(tmp_path / "results")]) == 0
+    assert (tmp_path / "results" / "report.html").is_file()
+    assert "report.md" in capsys.readouterr().out
+
+
+def test_a_result_of_other_seeds_is_still_shown(folder, tmp_path):
+    write_cases(folder)
+    (cell, *_) = TABLES["classification"].cells("fair", (0,))
+    result = Outcome((SeedResult(7, {"accuracy": 61.0}),), "sha256:0")
+    write_result(replace(cell, seeds=(7,)), result, tmp_path)
+    grid = build_grid(TABLES["classification"], "fair", ACCURACY, tmp_path)
+    assert row(grid, cell.dataset).figures[cell.model].value == 61.0

@@ -1,0 +1,47 @@
+import pytest
+
+from orderless.bench.published import THE_PAPER, read_main_table, read_published
+from orderless.data.catalogue import ANOMALY_SETS, LONG_TERM_SETS, PAPER_UEA_SETS
+
+
+def test_the_long_term_table_is_complete():
+    published = read_published("long-term", "paper")
+    assert published.models[0] == THE_PAPER
+    assert len(published.models) == 14
+    for dataset in LONG_TERM_SETS:
+        for setting in ("96", "192", "336", "720", "average"):
+            for metric in ("mse", "mae"):
+                assert (dataset, setting, THE_PAPER, metric) in published.figures
+    assert published.figures["ETTh1", "336", THE_PAPER, "mse"] == 0.385
+    assert published.figures["Exchange", "720", THE_PAPER, "mae"] == 0.580
+    # Two columns lack a set each: five rows of two metrics.
+    assert len(published.figures) == 8 * 5 * 14 * 2 - 2 * 10
+
+
+def test_the_other_tables_are_complete():
+    m4 = read_published("m4", "paper")
+    assert len(m4.figures) == 5 * 3 * 16
+    classes = read_published("classification", "paper")
+    assert {dataset for dataset, *_ in classes.figures} == {*PAPER_UEA_SETS, "average"}
+    assert len(classes.figures) == 11 * 18
+    anomalies = read_published("anomaly", "paper")
+    assert {dataset for dataset, *_ in anomalies.figures} == {*ANOMALY_SETS, "average"}
+    assert len(anomalies.figures) == 22 * 16
+
+
+def test_every_published_table_names_its_source():
+    for table in ("long-term", "m4", "classification", "anomaly"):
+        assert read_published(table, "paper").source
+    assert "DUET" in read_published("long-term", "fair").source
+
+
+def test_a_table_that_nobody_has_printed_is_empty():
+    published = read_published("anomaly", "fair")
+    assert (published.figures, published.models, published.source) == ({}, (), "")
+
+
+def test_the_main_table_is_kept_apart():
+    figures = read_main_table()
+    assert figures["ETTm2", "main table", THE_PAPER, "mae"] == pytest.approx(0.317)
+    appendix = read_published("long-term", "paper").figures
+    assert appendix["ETTm2", "average", THE_PAPER, "mae"] == pytest.approx(0.318)
