@@ -19,7 +19,7 @@ EXAMPLES = """\
 FITTED, OTHERS, ADDED = 12, 12, 2
 TRAINED, STEPS, CONTEXT, HORIZON = 2400, 3000, 96, 24
 ORIGINS = 145
-TRAINING = {"batch_size": 16, "steps_per_epoch": 30, "learning_rate": 2e-3}
+TRAINING = {"batch_size": 16, "steps_per_epoch": 60, "learning_rate": 3e-3}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -132,11 +132,13 @@ def _print_promises(model: "Forecaster", later: "dict[str, np.ndarray]", seed: i
     moved = max(np.abs(forecast[n] - shuffled[n]).max() for n in alive)
     kept = max(np.abs(forecast[n] - alive[n]).max() for n in alive)
     print("Promises, measured on this forecast:")
-    print(
-        f"  reordering the sensors changes it by   {moved:g}" + ("" if moved else " (to the bit)")
-    )
-    print(f"  without the dead sensor it changes by  {kept:.1g} (rounding)")
+    print(f"  reordering the sensors changes it by   {_shown(moved)}")
+    print(f"  without the dead sensor it changes by  {_shown(kept)}")
     print("\nCertificate: " + certify(model.network_, len(later)).to_text())
+
+
+def _shown(change: float) -> str:
+    return f"{change:.0e} (rounding)" if change else "0 (to the bit)"
 
 
 def _draw(
