@@ -1,4 +1,4 @@
-"""`orderless bench`: the paper's tables: what there is, running cells, and the report."""
+"""`orderless bench`: the paper's tables: list, run, report, and check figures known elsewhere."""
 
 import argparse
 from pathlib import Path
@@ -7,12 +7,13 @@ EXAMPLES = """\
   orderless bench list
   orderless bench list long-term
   orderless bench run long-term --only ETTh1/96/ridge --protocol both
-  orderless bench report"""
+  orderless bench report
+  orderless bench check"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which cells."""
-    parser.add_argument("action", choices=("list", "run", "report"))
+    parser.add_argument("action", choices=("list", "run", "report", "check"))
     parser.add_argument("table", nargs="?", metavar="TABLE", help="`bench list` names them")
     parser.add_argument(
         "--only",
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List tables or cells, run cells that have no result, or write the report."""
+    """List tables or cells, run cells that have no result, write the report, or check."""
     from orderless.bench.tables import TABLES, find_table
     from orderless.errors import SettingError
 
@@ -39,6 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
         for path in write_report(arguments.results):
             print(path)
         return 0
+    if arguments.action == "check":
+        return _check(arguments)
     if arguments.action == "list" and arguments.table is None:
         for table in TABLES.values():
             _print_state(table, arguments)
@@ -63,6 +66,31 @@ def run(arguments: argparse.Namespace) -> int:
 def interrupted(arguments: argparse.Namespace) -> str:
     """What is left after Ctrl-C."""
     return "finished cells are kept, and the same command continues with the others"
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    """Run the golden cells that have no result and compare; 1 where a figure is off."""
+    from orderless.bench.golden import golden_figures, run
+    from orderless.bench.harness import run_cells
+    from orderless.bench.records import find_result
+
+    figures = golden_figures()
+    cells = list(dict.fromkeys(figure.cell for figure in figures))
+    run_cells(cells, run, arguments.results, workers=arguments.workers)
+    wrong = 0
+    for figure in figures:
+        result = find_result(figure.cell, arguments.results)
+        if result is None:
+            continue
+        measured = result.mean(figure.metric)
+        holds = abs(measured - figure.expected) <= figure.tolerance
+        wrong += not holds
+        verdict = "holds" if holds else f"OFF by more than {figure.tolerance}"
+        print(
+            f"{figure.cell.name:<32}{figure.metric:<7}expected {figure.expected:<8}"
+            f"measured {measured:<9.4f}{verdict}"
+        )
+    return 1 if wrong else 0
 
 
 def _cells(table, arguments: argparse.Namespace) -> list:

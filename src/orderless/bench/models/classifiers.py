@@ -30,8 +30,7 @@ def fit_ridge_classifier(
 ) -> Choice:
     """Ridge on all values of a case, one target a class; the penalty does best on `chooser`.
 
-    Missing entries count as 0, the mean. The solution is in the space of cases, of which there are
-    fewer than values.
+    Missing entries count as 0, the mean.
     """
     classes, codes = np.unique(labels, return_inverse=True)
     x, other = _flat(cases), _flat(chooser)
@@ -39,17 +38,16 @@ def fit_ridge_classifier(
     offset = targets.mean(0)
     center = x.mean(0)
     x, other = x - center, other - center
-    values, vectors = np.linalg.eigh(x @ x.T)
-    values = np.maximum(values, 0.0)
-    rotated = vectors.T @ (targets - offset)
-    kernel = (other @ x.T) @ vectors
+    left, sizes, right = np.linalg.svd(x, full_matrices=False)
+    rotated = left.T @ (targets - offset)
+    along = other @ right.T
     best = (-1.0, PENALTIES[0])
     for penalty in PENALTIES:
-        scores = kernel @ (rotated / (values + penalty)[:, None]) + offset
+        scores = along @ (_shrink(sizes, penalty) * rotated) + offset
         accuracy = float(np.mean(classes[scores.argmax(1)] == chooser_labels))
         # Of equals, the greater penalty: the simpler model.
         best = max(best, (accuracy, penalty))
-    weights = x.T @ (vectors @ (rotated / (values + best[1])[:, None]))
+    weights = right.T @ (_shrink(sizes, best[1]) * rotated)
 
     def predict(cases: np.ndarray) -> np.ndarray:
         return classes[((_flat(cases) - center) @ weights + offset).argmax(1)]
@@ -59,3 +57,7 @@ def fit_ridge_classifier(
 
 def _flat(cases: np.ndarray) -> np.ndarray:
     return np.nan_to_num(cases.reshape(len(cases), -1), nan=0.0).astype(np.float64)
+
+
+def _shrink(sizes: np.ndarray, penalty: float) -> np.ndarray:
+    return (sizes / (sizes**2 + penalty))[:, None]
