@@ -153,7 +153,7 @@ def errors(dtype, coupling):
     got = [y, *torch.autograd.grad(y, flat, d_y)]
     want = [expected, *torch.autograd.grad(expected, leaves(wide), d_y.double())]
     return {
-        name: float((a.double() - b).norm() / b.norm())
+        name: float((a.detach().double() - b.detach()).norm() / b.detach().norm())
         for name, a, b in zip(["y", *names], got, want, strict=True)
     }
 

@@ -1,9 +1,11 @@
-"""`scan_forward` and `scan_backward` once more, for 16 states in bfloat16, with layouts by hand.
+# pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
+"""`scan_forward` and `scan_backward` once more, for 16 states, with layouts by hand.
 
-The same arguments and results as in `kernels.py`, which is the version to read. Here a warp owns one
-variable, and every tile is held so that the result of one matrix product is, register by register,
-an operand of the next. In the layout of a 16 x 16 result a thread holds row i of columns (2j, 2j+1);
-that is also how it holds a left operand, and how it holds the transpose of a right operand. So
+The same arguments and results as in `kernels.py`, which is the version to read. Here a warp owns
+one variable, and every tile is held so that the result of one matrix product is, register by
+register, an operand of the next. In the layout of a 16 x 16 result a thread holds row i of columns
+(2j, 2j+1); that is also how it holds a left operand, and the transpose of a right operand. So
 
     read, write [t, n]  as left operands give M [t, s] as a left operand of  y = M x
     the state is kept as [p, n]: a result of  x^T (write to end), and the right operand of  y
@@ -11,7 +13,6 @@ that is also how it holds a left operand, and how it holds the transpose of a ri
 and only x itself, and what is summed over time, pass through shared memory.
 """
 
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
@@ -30,7 +31,7 @@ def _mma(a, b, total):
     """total + a b. In float32 by three products of parts, for the matrix units keep 11 bits."""
     if a.dtype == gl.bfloat16:
         return mma_v2(a, b, total)
-    else:
+    else:  # noqa: RET505
         big_a, big_b = _coarse(a), _coarse(b)
         total = mma_v2(a - big_a, big_b, total, input_precision="tf32")
         total = mma_v2(big_a, b - big_b, total, input_precision="tf32")
@@ -52,7 +53,7 @@ def _axis(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
     """0 ... size - 1 along one axis of a tile."""
     if axis == 0:
         return gl.arange(0, size, gl.SliceLayout(1, gl.SliceLayout(2, layout)))[:, None, None]
-    elif axis == 1:
+    elif axis == 1:  # noqa: RET505
         return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(2, layout)))[None, :, None]
     else:
         return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(1, layout)))[None, None, :]
@@ -60,7 +61,7 @@ def _axis(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
 
 @gluon.jit
 def _table(tables, kind: gl.constexpr, layout: gl.constexpr, FIRST: gl.constexpr = 0):
-    """(e1, evh, e2), each [1, 16, 16], of one table in shared memory, which starts at tile FIRST."""
+    """(e1, evh, e2), each [1, 16, 16], of one table in shared memory that starts at tile FIRST."""
     return (
         tables.slice(kind * 3 - FIRST, 1, dim=0).load(layout),
         tables.slice(kind * 3 + 1 - FIRST, 1, dim=0).load(layout),
@@ -322,7 +323,7 @@ def fast_states(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """The state before every chunk in bfloat16, [slice,B,V,chunk,2,N*WIDTH], for `fast_backward`."""
+    """The state before every chunk, [slice,B,V,chunk,2,N*WIDTH] like x, for `fast_backward`."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -357,7 +358,7 @@ def fast_states(
     left_variables = variables - first_variable
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
-    v_mma, t_mma = _axis(0, BLOCK, mma), _axis(1, 16, mma)
+    v_mma = _axis(0, BLOCK, mma)
     towards = 1
     if REVERSE:
         towards = -1
@@ -446,11 +447,11 @@ def _sum_variables(sums, out, kind: gl.constexpr, first, coupling, second, BLOCK
 
 @gluon.jit
 def _split_table(rooms, kind: gl.constexpr, layout: gl.constexpr):
-    """`_table`, where tables 0..4 (and one tile), then the next 4 tiles, then the last have rooms."""
+    """`_table`, where the first 16 tiles, the next 4 and the last one have rooms of their own."""
     many, more, last = rooms
     if kind < 5:
         return _table(many, kind, layout)
-    elif kind == 5:
+    elif kind == 5:  # noqa: RET505
         return (
             many.slice(15, 1, dim=0).load(layout),
             more.slice(0, 1, dim=0).load(layout),
@@ -495,7 +496,7 @@ def fast_backward(
     HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr, HAS_PRESENT: gl.constexpr,
     HAS_BASE: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """`scan_backward`, where WIDTH divides the size of a head; states are those of `fast_states`."""
+    """`scan_backward`, where WIDTH divides the size of a head, with the states of `fast_states`."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -749,8 +750,8 @@ def fast_backward(
             gl.store(to_write + 16, d_w_v, mask=stored_thin)
             d_c_h = gl.convert_layout(dc_h.to(kind_of_weight), thin)
             d_c_v = gl.convert_layout(dc_v.to(kind_of_weight), thin)
-            if HAS_BASE:
-                if slice_ < base_parts:
+            if HAS_BASE:  # noqa: SIM102
+                if slice_ < base_parts:  # known at run time only
                     d_c_h += gl.load(to_read, mask=stored_thin, other=0.0)
                     d_c_v += gl.load(to_read + 16, mask=stored_thin, other=0.0)
             gl.store(to_read, d_c_h, mask=stored_thin)

@@ -21,41 +21,43 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     state = None if call.state is None else call.state.float()
     if state is not None and call.members is not None:
         state = torch.where(_over_state(call.members), state, 0.0)
-    shared = _shared(call, step, rates, write, state, present)
-    y, end = scan(x, step, *rates, write, read, shared, skip, gate, state, present, call.reverse)
-    if shared is not None:
-        end = end + shared[:, None, 0 if call.reverse else -1]
+    field = field_write = shared = None
+    if call.field is not None and call.field_write is not None:
+        field, field_write = call.field.float(), call.field_write.float().expand(-1, time, -1, -1)
+    if call.mean_generator is not None:
+        shared = _mean_mode(call, step, rates, write, state, present, field, field_write)
+        field = field_write = None
+    y, end = scan(
+        x, step, *rates, write, read, field, field_write, shared, skip, gate, state, present,
+        call.reverse,
+    )  # fmt: skip
     if call.members is not None:
         kept = 0.0 if call.state is None else call.state.float()
         end = torch.where(_over_state(call.members), end, kept)
     return y, end
 
 
-def _shared(
+def _mean_mode(
     call: ScanCall,
     step: Tensor,
     rates: list[Tensor],
     write: Tensor,
     state: Tensor | None,
     present: Tensor | None,
-) -> Tensor | None:
-    """What is the same in the states of all variables, [B,T,2,N,D]; see `ops/trajectory.py`."""
-    from_field = None
-    if call.field is not None:
-        field_write = call.field_write.float().unsqueeze(-1)
-        from_field = field_write * call.field.float()[:, :, None, None]
-    if call.mean_generator is None:
-        if from_field is None:
-            return None
-        return trajectory(from_field, step, *rates, None, call.reverse)
+    field: Tensor | None,
+    field_write: Tensor | None,
+) -> Tensor:
+    """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/trajectory.py`."""
     weight = call.x.new_ones(call.x.shape[:2], dtype=torch.float32)
     if call.members is not None:
         weight = call.members.float()
     weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
-    own = pool_states(write, call.x, weight, present)
+    own = both = pool_states(write, call.x, weight, present)
+    if field is not None and field_write is not None:
+        both = own + field_write.unsqueeze(-1) * field[:, :, None, None]
     start = None if state is None else torch.einsum("bv,bvknd->bknd", weight, state)
+    assert call.mean_generator is not None
     mean_rates = [rate.float().contiguous() for rate in call.mean_generator]
-    both = own if from_field is None else own + from_field
     mean = trajectory(both, step, *mean_rates, start, call.reverse)
     return mean - trajectory(own, step, *rates, start, call.reverse)
 

@@ -1,3 +1,5 @@
+# pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
 """The scan of every variable on its own: outputs, chunk states, and all gradients.
 
 A program takes a block of variables, one slice of channels of one head, and a run of chunks of 16
@@ -124,7 +126,7 @@ def scan_forward(
     HAS_GATE: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y [B,V,T,D], and the state at the end of the last segment. Grid: segment, B, blocks, slices."""
+    """y [B,V,T,D], and the state after the last segment. Grid: segment, B, blocks, slices."""
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
     outer, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
@@ -362,9 +364,9 @@ def scan_backward(
 ):  # fmt: skip
     """All gradients, from the last chunk of a segment to its first.
 
-    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N]: parts to be summed over slices; with
-    HAS_BASE, the first `base_parts` of d_read already hold what is to be added. partial [block * slice of a head, B, H,
-    chunk, 21, 16, N]; d_skip [program, WIDTH].
+    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices; with
+    HAS_BASE, the first `base_parts` of d_read already hold what is to be added. partial [block *
+    slice of a head, B, H, chunk, 21, 16, N]; d_skip [program, WIDTH].
     """
     per_head = tl.cdiv(head_size, WIDTH)
     heads = channels // head_size
@@ -513,8 +515,8 @@ def scan_backward(
         kind_of_weight = d_write.dtype.element_ty
         tl.store(d_write + at, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
         tl.store(d_write + at + STATES, (phi_v * db_v).to(kind_of_weight), mask=stored)
-        if HAS_BASE:
-            if slice_ < base_parts:
+        if HAS_BASE:  # noqa: SIM102
+            if slice_ < base_parts:  # known at run time only
                 dc_h += tl.load(d_read + at, mask=stored, other=0.0).to(tl.float32)
                 dc_v += tl.load(d_read + at + STATES, mask=stored, other=0.0).to(tl.float32)
         tl.store(d_read + at, dc_h.to(kind_of_weight), mask=stored)

@@ -5,16 +5,26 @@ compute again.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
+from triton.runtime import driver
 
-from orderless.ops.triton import fast_kernels, kernels, shared_kernels
+from orderless.ops.triton import kernels, shared_kernels
 from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, tables_gradient
 
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
+
+# Layouts by hand need an experimental part of Triton, which changes from version to version.
+fast_kernels: Any = None
+if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
+    fast_kernels = import_module("orderless.ops.triton.fast_kernels")
+FAST_SHARED_MEMORY = 115_712  # bytes a program of `fast_kernels.py` takes at most
 
 
 @dataclass(frozen=True)
@@ -92,11 +102,20 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     )  # fmt: skip
 
 
+@cache
+def _has_room(device: int) -> bool:
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    properties: Any = driver.active.utils.get_device_properties(device)
+    return properties["max_shared_mem"] >= FAST_SHARED_MEMORY
+
+
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
     """Whether the kernels with layouts by hand take the call; they are for NVIDIA GPUs alone."""
+    if fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
+        return False
     return (
-        x.is_cuda
-        and torch.version.hip is None
+        _has_room(x.device.index)
         and sizes.states == 16
         and sizes.head_size % sizes.width == 0
         # Their offsets within a block of variables have 32 bits.
@@ -170,6 +189,8 @@ def scan(
     rate_vh: Tensor,
     write: Tensor,
     read: Tensor,
+    field: Tensor | None,
+    field_write: Tensor | None,
     shared: Tensor | None,
     skip: Tensor | None,
     gate: Tensor | None,
@@ -177,10 +198,14 @@ def scan(
     present: Tensor | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Outputs [B,V,T,D] and the own state of every variable [B,V,2,N,D], in float32.
+    """Outputs [B,V,T,D] and the state of every variable [B,V,2,N,D], in float32.
 
-    `shared` [B,T,2,N,D] is added to the states that are read; `present` [B,V,T] or [B,V,1].
+    What is shared is added to all states: either the response to `field`, or `shared` [B,T,2,N,D],
+    given whole. `present` is [B,V,T] or [B,V,1].
     """
+    if field is not None and field_write is not None:
+        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
+        shared = trajectory(drive, step, rate_h, rate_v, rate_vh, None, reverse)
     sizes = _sizes(x, step, write)
     rates = (rate_h, rate_v, rate_vh)
     x, write, read = (_rows_contiguous(value) for value in (x, write, read))
@@ -203,11 +228,16 @@ def scan(
         HAS_SKIP=skip is not None, HAS_GATE=gate is not None, HAS_PRESENT=present is not None,
         REVERSE=reverse, PRECISION=_precision(x), num_warps=sizes.block,
     )  # fmt: skip
+    if shared is not None:
+        end += shared[:, None, 0 if reverse else -1]
     return y, end
 
 
 @scan.register_fake
-def _(x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, gate, state, present, reverse):
+def _(
+    x, step, rate_h, rate_v, rate_vh, write, read, field, field_write, shared, skip, gate, state,
+    present, reverse,
+):  # fmt: skip
     batch, variables, _, channels = x.shape
     end = x.new_empty(batch, variables, 2, write.shape[-1], channels, dtype=torch.float32)
     return torch.empty_like(x, memory_format=torch.contiguous_format), end
@@ -253,7 +283,11 @@ def scan_backward(
     grid = (sizes.rows * sizes.segments,)
     fast = _is_fast(x, sizes)
     tile = {"BLOCK": sizes.block, "WIDTH": sizes.width} if fast else sizes.tile
-    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse, "num_warps": sizes.block}
+    masked: dict[str, int | str] = {
+        "HAS_PRESENT": present is not None,
+        "REVERSE": reverse,
+        "num_warps": sizes.block,
+    }
     if fast:
         fast_kernels.fast_states[grid](
             x, write, tables, start, present, states, *shape,
@@ -337,33 +371,44 @@ def _save_scan(ctx, inputs, output) -> None:
 
 
 def _scan_gradients(ctx, d_y, d_end):
-    x, step, h, v, vh, write, read, shared, skip, gate, state, present = ctx.saved_tensors
+    x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state, present = (
+        ctx.saved_tensors
+    )
+    own = (x, step, h, v, vh, write, read)
     if d_y is None:
         d_y = torch.zeros_like(x)
     d_gate = None
     if gate is not None:
-        arguments = (x, step, h, v, vh, write, read, shared, skip, None, state, present)
-        before, _ = scan(*arguments, ctx.reverse)
-        opening = gate.float()
-        if present is not None:
-            opening = torch.where(present.unsqueeze(-1), opening, 0.0)
-        share = torch.sigmoid(opening)
-        slope = share * (1 + opening * (1 - share))
-        d_gate = d_y * before * slope
-        d_y = d_y * (opening * share)
-        if present is not None:
-            d_gate = torch.where(present.unsqueeze(-1), d_gate, 0.0)
-            d_y = torch.where(present.unsqueeze(-1), d_y, 0.0)
-        d_gate, d_y = d_gate.to(gate.dtype), d_y.to(x.dtype)
+        before, _ = scan(*own, field, field_write, shared, skip, None, state, present, ctx.reverse)
+        d_y, d_gate = _gate_gradients(d_y, before, gate, present)
+    drive = None
+    if field is not None:
+        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
+        shared = trajectory(drive, step, h, v, vh, None, ctx.reverse)
     d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
-        d_y, d_end, x, step, h, v, vh, write, read, shared, skip, state, present, ctx.reverse
+        d_y, d_end, *own, shared, skip, state, present, ctx.reverse
     )
+    if shared is not None and d_end is not None:
+        last = 0 if ctx.reverse else -1
+        d_shared = d_shared.clone()
+        d_shared[:, last] += d_end.sum(1)
+    d_field = d_field_write = None
+    if drive is not None:
+        d_drive, more_step, more_rates, _ = trajectory_backward(
+            d_shared, drive, step, h, v, vh, None, ctx.reverse
+        )
+        d_step, d_rates = d_step + more_step, d_rates + more_rates
+        d_field = (d_drive * field_write.unsqueeze(-1)).sum((2, 3))
+        d_field_write = (d_drive * field[:, :, None, None]).sum(-1)
+        d_shared = None
     return (
         d_x,
         d_step,
         *d_rates.unbind(0),
         d_write,
         d_read,
+        d_field,
+        d_field_write,
         None if shared is None else d_shared,
         None if skip is None else d_skip,
         d_gate,
@@ -371,6 +416,22 @@ def _scan_gradients(ctx, d_y, d_end):
         None,
         None,
     )
+
+
+def _gate_gradients(
+    d_y: Tensor, before: Tensor, gate: Tensor, present: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of what the gate multiplies, and of the gate."""
+    opening = gate.float()
+    if present is not None:
+        opening = torch.where(present.unsqueeze(-1), opening, 0.0)
+    share = torch.sigmoid(opening)
+    d_before = d_y * (opening * share)
+    d_gate = d_y * before * (share * (1 + opening * (1 - share)))
+    if present is not None:
+        d_before = torch.where(present.unsqueeze(-1), d_before, 0.0)
+        d_gate = torch.where(present.unsqueeze(-1), d_gate, 0.0)
+    return d_before.to(before.dtype), d_gate.to(gate.dtype)
 
 
 scan.register_autograd(_scan_gradients, setup_context=_save_scan)

@@ -1,3 +1,5 @@
+# pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
 """What all variables share: states without a variable axis, and their way in and out.
 
     trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D]
@@ -139,7 +141,7 @@ def trajectory(
     over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
     for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
-        # All loads of a round come before its stores: they might overlap for all the compiler knows.
+        # All loads of a round come before its stores, which no compiler may move loads across.
         loaded = ()
         for i in tl.static_range(UNROLL):
             tick = begin + i
@@ -149,7 +151,7 @@ def trajectory(
                 t = time - 1 - tick
             at = ((b * time + t) * 2 * STATES + n) * channels + d
             e = table + tick * 8
-            loaded = loaded + (
+            loaded = loaded + (  # noqa: RUF005
                 (
                     tl.load(drive + at, mask=inside & real, other=0.0),
                     tl.load(drive + at + row, mask=inside & real, other=0.0),
@@ -248,7 +250,7 @@ def trajectory_backward(
                     begins = inside & (tick == 0)
                     h += tl.load(start + at_start, mask=begins, other=0.0)
                     s += tl.load(start + at_start + row, mask=begins, other=0.0)
-                values = values + (
+                values = values + (  # noqa: RUF005
                     tl.load(drive + at, mask=inside & real, other=0.0),
                     tl.load(drive + at + row, mask=inside & real, other=0.0),
                     h,
@@ -257,7 +259,7 @@ def trajectory_backward(
                     tl.load(e + 4, mask=real, other=0.0),
                     tl.load(e + 5, mask=real, other=0.0),
                 )
-            loaded = loaded + (values,)
+            loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
             tick = first + last - 1 - visited - i
             real = tick >= first
