@@ -35,8 +35,7 @@ from orderless.ops.feedback import mean_mode
 from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
-CHUNK = 32  # the longest block that is halved; a power of two
-HALVES = tuple(2**k for k in range(CHUNK.bit_length() - 1))  # 1, 2, ..., CHUNK / 2
+LONGEST_CHUNK = 32
 ENTRIES = 2048  # (batch, variable, time) entries worked on together: few calls, yet near caches
 
 Rows = tuple[slice, slice]  # some batch entries, some of their variables
@@ -116,6 +115,16 @@ class _Inputs(NamedTuple):
         return _Inputs(*(value[rows] for value in self[:4]), *field)
 
 
+def _chunk_size(time: int) -> int:
+    """A power of two, so that it can be halved; no longer than a short series needs."""
+    return min(LONGEST_CHUNK, max(2, 1 << (time - 1).bit_length()))
+
+
+def _halves(chunk: int) -> list[int]:
+    """The sizes of halves: 1, 2, ..., chunk / 2."""
+    return [1 << k for k in range(chunk.bit_length() - 1)]
+
+
 def _blocks(x: Tensor) -> Iterator[tuple[slice, list[Rows]]]:
     """Some batch entries, and rows of theirs that are worked on together; blocks of equal size."""
     batch, variables, time, _ = x.shape
@@ -154,7 +163,7 @@ class _Carry:
 class _Carries(NamedTuple):
     """All carries, stacked.
 
-    A read is carried over its own step, a write is held over it; then, for each size in HALVES,
+    A read is carried over its own step, a write is held over it; then, for each size of halves,
     both are carried over the other half of the block, or stay if they are in that half.
     """
 
@@ -179,13 +188,14 @@ class _BatchCarries(NamedTuple):
 def _moves(generator: Generator, step: Tensor) -> list[Tensor]:
     """The moves that carries are made of, [B, chunk, H, 1, 3N, number in the chunk] each.
 
-    Over each step, and its hold; over the first and the second halves, for each size in HALVES;
+    Over each step, and its hold; over the first and the second halves, for each size of halves;
     over each chunk.
     """
-    step = pad(step, (0, 0, 0, -step.shape[1] % CHUNK))
-    whole, held = (_by_chunk(part(generator, step)) for part in (transition, hold))
+    chunk = _chunk_size(step.shape[1])
+    step = pad(step, (0, 0, 0, -step.shape[1] % chunk))
+    whole, held = (_by_chunk(part(generator, step), chunk) for part in (transition, hold))
     moves = [whole, held]
-    for _ in HALVES:
+    for _ in _halves(chunk):
         first, second = whole.unflatten(-1, (-1, 2)).unbind(-1)
         moves += [first, second]
         (h, v, vh), (then_h, then_v, then_vh) = (z.tensor_split(3, dim=-2) for z in (first, second))
@@ -195,7 +205,8 @@ def _moves(generator: Generator, step: Tensor) -> list[Tensor]:
 
 def _carries(moves: list[Tensor]) -> _Carries:
     moved, held, *halves, whole = moves
-    read, write = (moved.new_empty(1 + len(HALVES), *moved.shape) for _ in range(2))
+    sizes = 1 + len(halves) // 2
+    read, write = (moved.new_empty(sizes, *moved.shape) for _ in range(2))
     carries = _Carries(read, write, whole.movedim(1, 0))
     read[0], write[0] = moved, held
     for (carried, stays), move in zip(_by_half(carries), halves, strict=True):
@@ -212,16 +223,16 @@ def _moves_gradient(dcarries: _Carries) -> list[Tensor]:
 
 def _by_half(carries: _Carries) -> Iterator[tuple[Tensor, Tensor]]:
     """Where reads, then writes are carried, and where they stay: [..., 3N, block, size] each."""
-    for k, size in enumerate(HALVES, start=1):
+    for k, size in enumerate(_halves(carries.read.shape[-1]), start=1):
         first, second = carries.read[k].unflatten(-1, (-1, 2, size)).unbind(-2)
         yield second, first
         first, second = carries.write[k].unflatten(-1, (-1, 2, size)).unbind(-2)
         yield first, second
 
 
-def _by_chunk(block: Block) -> Tensor:
+def _by_chunk(block: Block, chunk: int) -> Tensor:
     """[B,T,H,N] each to [B, chunk, H, 1, 3N, time in chunk]."""
-    by_chunk = torch.cat(block, dim=-1).unflatten(1, (-1, CHUNK))
+    by_chunk = torch.cat(block, dim=-1).unflatten(1, (-1, chunk))
     return by_chunk.permute(0, 1, 3, 4, 2).unsqueeze(3).contiguous()
 
 
@@ -267,12 +278,15 @@ class _Border(NamedTuple):
     across_t: Tensor
 
 
-def _borders(like: Tensor) -> list[_Border]:
-    """For each size in HALVES."""
-    s = torch.arange(CHUNK, device=like.device)
+def _borders(chunk: int, like: Tensor) -> list[_Border]:
+    """For each size of halves."""
+    s = torch.arange(chunk, device=like.device)
     t = s.unsqueeze(-1)
-    masks = [(t // size == s // size + 1) & (t // (2 * size) == s // (2 * size)) for size in HALVES]
-    return [_Border(mask.to(like), mask.mT.to(like).contiguous()) for mask in masks]
+    borders = []
+    for size in _halves(chunk):
+        mask = (t // size == s // size + 1) & (t // (2 * size) == s // (2 * size))
+        borders.append(_Border(mask.to(like), mask.mT.to(like).contiguous()))
+    return borders
 
 
 class _Scratch:
@@ -283,7 +297,8 @@ class _Scratch:
 
     def __init__(self, like: Tensor):
         self._like = like
-        self.borders = _borders(like)
+        self.chunk = _chunk_size(like.shape[2])
+        self.borders = _borders(self.chunk, like)
         self._buffers: dict[tuple[int, ...], _Matrices] = {}
         self.taken = 0
 
@@ -331,9 +346,9 @@ class _Scratch:
 
     def to_chunks(self, z: Tensor, transposed: bool = False) -> _Matrices:
         """[B,V,T,H,K] to [(batch, chunk, head), V, time in chunk, K], padded with zeros."""
-        if z.shape[2] % CHUNK:
-            z = pad(z, (0, 0, 0, 0, 0, -z.shape[2] % CHUNK))
-        z = z.unflatten(2, (-1, CHUNK)).permute(0, 2, 4, 1, 3, 5)
+        if z.shape[2] % self.chunk:
+            z = pad(z, (0, 0, 0, 0, 0, -z.shape[2] % self.chunk))
+        z = z.unflatten(2, (-1, self.chunk)).permute(0, 2, 4, 1, 3, 5)
         z = z.mT if transposed else z
         out = self.take(z.shape[0] * z.shape[1] * z.shape[2], *z.shape[3:])
         out.all.view(z.shape).copy_(z)
@@ -381,7 +396,7 @@ def _build(inputs: _Inputs, carries: _BatchCarries, scratch: _Scratch) -> _Work:
 
 def _matrix(reads: list[_Matrices], writes: list[_Matrices], scratch: _Scratch) -> _Matrices:
     groups, variables = reads[0].all.shape[:2]
-    matrix = scratch.take(groups, variables, CHUNK, CHUNK)
+    matrix = scratch.take(groups, variables, scratch.chunk, scratch.chunk)
     matrix.all.zero_()
     taken = scratch.taken
     matrix.diagonal.copy_(scratch.mul(reads[0].all, writes[1].all).all.sum(-2))
@@ -464,7 +479,7 @@ class _SourceGradient:
         self._matrix, self._matrix_t = matrix, scratch.copy(matrix.all.mT)
 
     def product(self, k: int, scratch: _Scratch) -> tuple[_Matrices, _Matrices]:
-        """The gradient of the product across the borders of HALVES[k], and its transpose."""
+        """The gradient of the product across the borders of one size, and its transpose."""
         border = scratch.borders[k]
         return (
             scratch.mul(self._matrix.all, border.across),
@@ -557,10 +572,11 @@ def _from_chunks(z: Tensor, out: Tensor, put: Callable = Tensor.copy_) -> None:
     """Put [(batch, chunk, head), V, time in chunk, K] to [B,V,T,H,K]."""
     batch, _, time, heads, _ = out.shape
     z = z.unflatten(0, (batch, -1, heads)).permute(0, 3, 1, 4, 2, 5)
-    if time % CHUNK:
+    chunk = z.shape[3]
+    if time % chunk:
         put(out, z.flatten(2, 3)[:, :, :time])
     else:
-        put(out.unflatten(2, (-1, CHUNK)), z)
+        put(out.unflatten(2, (-1, chunk)), z)
 
 
 def _weights_from_chunks(
