@@ -60,6 +60,13 @@ def test_a_setting_of_another_task_is_refused(files, tmp_path, capsys):
     assert "--label is for --task classify" in capsys.readouterr().err
 
 
+def test_a_file_in_the_place_of_the_model_is_found_before_training(files, tmp_path, capsys):
+    (tmp_path / "model").write_text("mine")
+    assert main(["fit", str(files / "plant.csv"), "--out", str(tmp_path / "model")]) == 2
+    assert "is a file" in capsys.readouterr().err
+    assert (tmp_path / "model").read_text() == "mine"
+
+
 def test_a_table_of_cases_needs_its_columns(files, tmp_path, capsys):
     command = ["fit", str(files / "cases.csv"), "--task", "classify", "--out", str(tmp_path / "m")]
     assert main(command) == 2

@@ -65,6 +65,17 @@ def test_an_unknown_verb_is_exit_code_two(capsys):
     assert "divine" in capsys.readouterr().err
 
 
+def test_what_the_system_refuses_is_one_line(capsys, monkeypatch):
+    def refuse(arguments):
+        raise PermissionError(13, "Permission denied", "model/config.json")
+
+    monkeypatch.setattr("orderless.cli.doctor.run", refuse)
+    assert main(["doctor"]) == 2
+    assert capsys.readouterr().err == (
+        "orderless doctor: [Errno 13] Permission denied: 'model/config.json'\n"
+    )
+
+
 def test_ctrl_c_says_that_nothing_was_written(capsys, monkeypatch):
     def press(arguments):
         raise KeyboardInterrupt

@@ -114,9 +114,13 @@ def _fit(train: "dict[str, np.ndarray]", arguments: argparse.Namespace, **settin
 
 
 def _print_errors(errors: dict[str, float]) -> None:
+    from orderless.estimators.pictures import TIE
+
     best = min(errors.values())
     for name, error in errors.items():
-        print(f"  {name:18}{error:8.4f}" + ("  best" if error == best else ""))
+        print(f"  {name:18}{error:8.4f}" + ("  best" if error <= best * TIE else ""))
+    if errors["coupled ridge"] <= best * TIE:
+        print("Coupled ridge, which the network starts from, is as good: coupling earns the gain.")
 
 
 def _print_promises(model: "Forecaster", later: "dict[str, np.ndarray]", seed: int) -> None:

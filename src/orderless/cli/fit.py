@@ -85,7 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fit, save, and say where."""
     from orderless import estimators
+    from orderless.errors import ModelFileError
 
+    if arguments.out.exists() and not arguments.out.is_dir():
+        raise ModelFileError(f"{arguments.out} is a file; a model is saved as a folder.")
     kind = getattr(estimators, TASKS[arguments.task])
     model = kind(**_parameters(arguments, kind))
     checkpoint = _checkpoint(arguments)

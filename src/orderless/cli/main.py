@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from orderless import __version__
 from orderless.cli import (
     backtest,
+    bench,
     certify,
     classify,
     data,
@@ -25,7 +26,7 @@ from orderless.cli.arguments import add_config
 from orderless.cli.config import apply_config, find_config
 from orderless.errors import OrderlessError
 
-VERBS = (demo, fit, predict, backtest, classify, detect, verify, certify, data, doctor)
+VERBS = (demo, fit, predict, backtest, classify, detect, verify, certify, data, bench, doctor)
 INTERRUPTED = 130
 
 
@@ -56,7 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        return 0
+    except OSError as error:
+        print(f"orderless {name}: {_one_line(error)}", file=sys.stderr)
+        return 2
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -93,5 +97,5 @@ def _name(verb: object) -> str:
     return str(getattr(verb, "__name__", "")).rpartition(".")[2]
 
 
-def _one_line(error: OrderlessError) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 MOST_PANELS = 9
 MOST_ROWS = 12
 MOST_TRACES = 3
+TIE = 1.005
+"""Errors within half a percent of the least are not worth a distinction."""
 PAST, AHEAD, ACTUAL, ALARM = "#5f6b7a", "#0b6bcb", "#111111", "#d1372c"
 
 
@@ -218,6 +220,8 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
         future = _on_axis(outlook.ahead[0].times)
         axes.plot(future, outlook.actual, ".", color=ACTUAL, ms=3, label="what came")
     axes.set_title(outlook.name, loc="left", fontsize=10)
+    last = outlook.ahead[-1].times if outlook.ahead else outlook.times
+    axes.set_xlim(past[0], _on_axis(last)[-1])
     if not np.isfinite(outlook.history).any():
         axes.text(0.5, 0.5, "nothing observed: no forecast", ha="center", transform=axes.transAxes)
         axes.set_yticks([])
@@ -226,13 +230,13 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
 
 def _draw_bars(axes: "Axes", errors: Mapping[str, float]) -> None:
     best = min(errors.values())
-    colors = [AHEAD if error == best else "#b8c4d2" for error in errors.values()]
+    colors = [AHEAD if error <= best * TIE else "#b8c4d2" for error in errors.values()]
     bars = axes.barh(list(errors), list(errors.values()), color=colors)
     axes.bar_label(bars, fmt="%.3f", padding=3, fontsize=8)
     axes.margins(x=0.18)
     axes.invert_yaxis()
     axes.tick_params(labelsize=8)
-    axes.set_title("mean absolute error (least: blue)", loc="left", fontsize=10)
+    axes.set_title("mean absolute error (least, and ties, blue)", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 
