@@ -80,7 +80,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     cells = table.cells(protocol, (0,))
     known = {cell: _read(cell, results) for cell in cells}
     measured = {
-        (cell.dataset, cell.setting, cell.model): _figure(cell, result, metric)
+        (cell.dataset, cell.setting, cell.model): _figure(table, cell, result, metric)
         for cell, result in known.items()
     }
     if table.name == "m4":
@@ -143,9 +143,9 @@ def _read(cell: CellConfig, results: Path) -> CellResult | None:
     return read_result(path) if path.is_file() else None
 
 
-def _figure(cell: CellConfig, result: CellResult | None, metric: Metric) -> Figure:
+def _figure(table: Table, cell: CellConfig, result: CellResult | None, metric: Metric) -> Figure:
     if result is None:
-        here = files_there(find_entry(cell.dataset))
+        here = table.simulated or files_there(find_entry(cell.dataset))
         return Figure(words=NOT_RUN if here else NO_DATA)
     return Figure(result.mean(metric.name), spread=result.spread(metric.name), remark=result.note)
 
@@ -179,7 +179,7 @@ def _rows(
         settings = [setting for name, setting in places if name == dataset]
         own = [_row(table, metric, measured, published, (dataset, setting)) for setting in settings]
         rows += own
-        if len(settings) > 1:
+        if len(settings) > 1 and not table.simulated:
             printed = _printed(published, dataset, AVERAGE, metric)
             main = read_main_table() if THE_PAPER in published.models else {}
             also = {

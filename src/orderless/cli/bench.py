@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List tables or cells, run cells that have no result, write the report, or check."""
-    from orderless.bench.tables import TABLES, find_table
+    from orderless.bench.tables import ANALYSES, TABLES, find_table
     from orderless.errors import SettingError
 
     if arguments.action == "report":
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "check":
         return _check(arguments)
     if arguments.action == "list" and arguments.table is None:
-        for table in TABLES.values():
+        for table in (*TABLES.values(), *ANALYSES.values()):
             _print_state(table, arguments)
         return 0
     if arguments.table is None:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         wanted = " or ".join(arguments.only)
         raise SettingError(f"No cell of {table.name} holds {wanted} in its name.")
     if arguments.action == "list":
-        _print_cells(cells, arguments)
+        _print_cells(table, cells, arguments)
         return 0
     from orderless.bench.harness import run_cells
 
@@ -96,7 +96,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _cells(table, arguments: argparse.Namespace) -> list:
     protocols = ("fair", "paper") if arguments.protocol == "both" else (arguments.protocol,)
     seeds = tuple(range(arguments.seeds))
-    every = [table.cells(protocol, seeds) for protocol in protocols]
+    every = [table.cells(protocol, seeds) for protocol in protocols if protocol in table.metrics]
     # The two protocols of a cell side by side: a fit that both need is made once.
     together = [cell for pair in zip(*every, strict=True) for cell in pair]
     wanted = arguments.only or [""]
@@ -113,7 +113,7 @@ def _print_state(table, arguments: argparse.Namespace) -> None:
     )
 
 
-def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
+def _print_cells(table, cells: list, arguments: argparse.Namespace) -> None:
     from orderless.bench.records import find_result
     from orderless.data.catalogue import files_there, find_entry
 
@@ -123,5 +123,6 @@ def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
             figures = (f"{name} {result.mean(name):.4g}" for name in result.seeds[0].test)
             state = ", ".join(figures)
         else:
-            state = "not run yet" if files_there(find_entry(cell.dataset)) else "no data here"
+            here = table.simulated or files_there(find_entry(cell.dataset))
+            state = "not run yet" if here else "no data here"
         print(f"{cell.name:<44}{state}")

@@ -4,19 +4,17 @@ Weights are shared by the variables, as in its published setting. Trained by the
 everything else here.
 """
 
-import hashlib
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import avg_pool1d, mse_loss, pad
+from torch.nn.functional import avg_pool1d, pad
 
+from orderless.bench.models.window_task import WindowTask
 from orderless.data import Series
 from orderless.training import Outcome, TrainingConfig, train
 
 TREND = 25
 """Steps in the moving average."""
 ROWS_PER_STEP = 2048
-ROWS_AT_ONCE = 16_384
 
 
 class DLinear(nn.Module):
@@ -39,44 +37,6 @@ class DLinear(nn.Module):
         return (self.trend(trend) + self.rest(rows - trend)).unflatten(0, x.shape[:2])
 
 
-class DLinearTask:
-    """DLinear as the training loop sees it."""
-
-    slow_parameters = ()
-
-    def __init__(
-        self, module: DLinear, series: Series, windows: Tensor, validation: Tensor
-    ) -> None:
-        self.module, self.series = module, series
-        self.windows, self.validation = windows, validation
-        self.train_size = len(windows)
-        made_of = f"{module.context} {module.horizon} {len(windows)}".encode()
-        data = series.flat.cpu().numpy().tobytes()
-        self.fingerprint = hashlib.sha256(made_of + data).hexdigest()
-
-    def to(self, device: torch.device) -> None:
-        """Move the data."""
-        self.series = self.series.to(device)
-        self.windows, self.validation = self.windows.to(device), self.validation.to(device)
-
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
-        """The squared error of these windows."""
-        batch = self._gather(self.windows[index])
-        return mse_loss(module(batch.values), batch.targets)
-
-    @torch.no_grad()
-    def score(self, module: nn.Module) -> float:
-        """The squared error of the validation windows."""
-        total = 0.0
-        for part in self.validation.split(max(1, ROWS_AT_ONCE // self.series.members.shape[1])):
-            batch = self._gather(part)
-            total += len(part) * float(mse_loss(module(batch.values), batch.targets))
-        return total / len(self.validation)
-
-    def _gather(self, index: Tensor):
-        return self.series.batch(index, self.module.context, self.module.horizon)
-
-
 def fit_dlinear(
     series: Series,
     windows: Tensor,
@@ -91,7 +51,7 @@ def fit_dlinear(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = DLinear(context, horizon)
-    task = DLinearTask(module, series, windows, validation)
+    task = WindowTask(module, series, windows, validation, context, horizon)
     config = TrainingConfig(
         epochs=epochs,
         batch_size=max(4, ROWS_PER_STEP // series.members.shape[1]),

@@ -7,16 +7,16 @@ from orderless.bench.protocols import PROTOCOLS
 from orderless.bench.records import write_text
 from orderless.bench.report.markdown import write_markdown
 from orderless.bench.report.page import write_page
-from orderless.bench.tables import TABLES
+from orderless.bench.tables import ANALYSES, TABLES
 
 
 def write_report(results: Path) -> list[Path]:
     """Write report.md and report.html beside the results; returns both paths."""
     grids = [
         build_grid(table, protocol, metric, results)
-        for table in TABLES.values()
+        for table in (*TABLES.values(), *ANALYSES.values())
         for protocol in PROTOCOLS
-        for metric in table.metrics[protocol]
+        for metric in table.metrics.get(protocol, ())
     ]
     texts = {"report.md": write_markdown(grids), "report.html": write_page(grids)}
     for name, text in texts.items():

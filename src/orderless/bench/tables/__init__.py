@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from orderless.bench.analyses import ordering, pools, scaling
 from orderless.bench.config import CellConfig
+from orderless.bench.models.layer_forecaster import LAYERS
 from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.records import Outcome
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
@@ -22,10 +24,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the paper.
+    """A table or an analysis of the paper.
 
-    metrics     for each protocol, the figures it shows; the first one decides ranks
-    setting     what a setting is called
+    metrics     for each protocol that it has, the figures it shows
+    setting     what a setting is called; empty where there is one a set
+    simulated   whether it needs no data
     """
 
     name: str
@@ -35,6 +38,7 @@ class Table:
     models: tuple[str, ...]
     metrics: dict[str, tuple[Metric, ...]]
     setting: str = ""
+    simulated: bool = False
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
@@ -92,9 +96,23 @@ TABLES: dict[str, Table] = {
     )
 }
 
+ERRORS = (MAE, Metric("mape", "MAPE %", 1), Metric("seconds_an_epoch", "seconds an epoch", 2))
+COSTS = (Metric("milliseconds_a_step", "ms a step", 1), Metric("megabytes", "MB", 1))
+ANALYSES = {
+    module.NAME: Table(
+        module.NAME, title, module.cells, module.run, columns, {FAIR: metrics}, "variables", True
+    )
+    for module, title, columns, metrics in (
+        (ordering, "Order of the variables", LAYERS, ERRORS),
+        (scaling, "Number of variables", LAYERS, ERRORS),
+        (pools, "Cost of a pool", pools.POOLS, COSTS),
+    )
+}
+
 
 def find_table(name: str) -> Table:
-    """The table of that name."""
-    if name not in TABLES:
-        raise SettingError(f"There is no table {name!r}; choose one of {', '.join(TABLES)}.")
-    return TABLES[name]
+    """The table or analysis of that name."""
+    known = TABLES | ANALYSES
+    if name not in known:
+        raise SettingError(f"There is no table {name!r}; choose one of {', '.join(known)}.")
+    return known[name]

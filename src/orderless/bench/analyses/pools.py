@@ -1,0 +1,58 @@
+"""What a pool costs: time and memory of a training step of the layer as variables grow."""
+
+import statistics
+import time
+from collections.abc import Sequence
+
+import torch
+
+from orderless.bench.config import CellConfig, frozen
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.layer_forecaster import OURS, build_layer
+from orderless.bench.records import Outcome, SeedResult
+
+NAME = "pools"
+POOLS = ("mean", "sum", "attention")
+VARIABLES = (16, 64, 256, 1024, 4096)
+DATA = "random features"
+
+
+def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+    """Every number of variables with every pool."""
+    return [cell(pool, count, seeds) for count in VARIABLES for pool in POOLS]
+
+
+def cell(pool: str, variables: int, seeds: Sequence[int]) -> CellConfig:
+    """The complete setting of one cell."""
+    options = {"batch": 1, "time": 64, "channels": 32, "states": 8, "steps": 5}
+    return CellConfig(NAME, DATA, str(variables), pool, "fair", tuple(seeds), frozen(options))
+
+
+def run(config: CellConfig) -> Outcome:
+    """Time forward and backward passes; the first one is not counted."""
+    return Outcome(tuple(_run_seed(config, seed) for seed in config.seeds), "none: simulated")
+
+
+def _run_seed(config: CellConfig, seed: int) -> SeedResult:
+    options = config.settings
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = build_layer(OURS, options["channels"], options["states"], config.model).to(device)
+        shape = (options["batch"], int(config.setting), options["time"], options["channels"])
+        features = torch.randn(shape).to(device)
+    start_measuring()
+    before = peak_bytes()
+    times = []
+    for _ in range(options["steps"] + 1):
+        begun = time.perf_counter()
+        layer.zero_grad()
+        layer(features)[0].square().mean().backward()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - begun)
+    peak = peak_bytes()
+    figures = {"milliseconds_a_step": 1000 * statistics.median(times[1:])}
+    if peak is not None and before is not None:
+        figures["megabytes"] = (peak - before) / 1e6
+    return SeedResult(seed, figures, seconds=round(sum(times), 3), peak_memory_bytes=peak)

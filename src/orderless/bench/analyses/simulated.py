@@ -1,0 +1,81 @@
+"""The paper's simulation: a VAR(1) process on a small-world graph, forecast by one layer."""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.layer_forecaster import build_forecaster
+from orderless.bench.models.window_task import WindowTask
+from orderless.bench.records import SeedResult
+from orderless.data import Series, fit_scaler, window_starts
+from orderless.data.simulate import small_world_var
+from orderless.metrics import mae, mape
+from orderless.training import TrainingConfig, train
+
+TRAIN, VALIDATION = 0.7, 0.8
+"""Where training and validation end, as shares of the steps."""
+DATA = "VAR(1) on a small world"
+
+
+def simulate(variables: int, steps: int, order: np.ndarray | None = None) -> np.ndarray:
+    """Values [variable, time], scaled by their training part; `order` rearranges the variables."""
+    values = small_world_var(0, variables=variables, steps=steps)[0].T
+    training = values[:, : int(TRAIN * steps)]
+    scaled = fit_scaler(training, np.isfinite(training)).apply(values)
+    return scaled if order is None else scaled[order]
+
+
+def checksum_of(values: np.ndarray) -> str:
+    """The checksum of simulated values."""
+    return f"sha256:{hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()}"
+
+
+def run_layer(
+    layer: str, values: np.ndarray, number: int, seed: int, options: Mapping[str, Any]
+) -> SeedResult:
+    """Train one layer on values [variable, time]; errors on the test part, and time an epoch.
+
+    `number` is what the result is called: a seed, or a permutation.
+    """
+    context, horizon = options["context"], options["horizon"]
+    steps = values.shape[1]
+    series = Series.from_arrays([values], [np.isfinite(values)])
+    first, second = int(TRAIN * steps), int(VALIDATION * steps)
+    train_windows, validation, test = (
+        window_starts([steps], context, horizon, targets=[span])
+        for span in ((0, first), (first, second), (second, steps))
+    )
+    start_measuring()
+    module = build_forecaster(layer, context, horizon, seed, **options["sizes"])
+    task = WindowTask(module, series, train_windows, validation, context, horizon)
+    config = TrainingConfig(
+        epochs=options["epochs"],
+        batch_size=options["batch_size"],
+        patience=options["epochs"] + 1,
+        seed=seed,
+    )
+    begun = time.perf_counter()
+    outcome = train(task, config, show_progress=False)
+    seconds = time.perf_counter() - begun
+    module.eval()
+    batch = task.series.batch(test, context, horizon)
+    with torch.inference_mode():
+        forecast = torch.cat([module(part) for part in batch.values.split(options["batch_size"])])
+    actual, forecast = batch.targets.cpu().numpy(), forecast.cpu().numpy()
+    return SeedResult(
+        seed=number,
+        test={
+            "mae": mae(actual, forecast),
+            "mape": mape(actual, forecast, mask=actual != 0),
+            "seconds_an_epoch": seconds / max(options["epochs"], 1),
+        },
+        validation={"mse": outcome.best_score},
+        epochs=len(outcome.history) - 1,
+        seconds=round(seconds, 3),
+        peak_memory_bytes=peak_bytes(),
+    )

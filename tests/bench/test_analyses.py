@@ -1,0 +1,89 @@
+"""The analyses in settings small enough for a test."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from orderless.bench.analyses import ordering, pools, scaling
+from orderless.bench.analyses.simulated import simulate
+from orderless.bench.config import frozen
+from orderless.bench.grid import build_grid
+from orderless.bench.harness import run_cells
+from orderless.bench.models.layer_forecaster import ALONE, LAYERS, ORDERED, OURS, build_forecaster
+from orderless.bench.tables import ANALYSES
+from orderless.cli import main
+from orderless.errors import SettingError
+
+TINY = {"epochs": 2, "context": 8, "sizes": {"channels": 8, "states": 4}}
+
+
+def tiny(cell):
+    return replace(cell, options=frozen(cell.settings | TINY))
+
+
+def test_the_order_of_the_variables_changes_ours_by_rounding_and_the_ordered_one_by_more():
+    drift = {}
+    for layer in (OURS, ALONE, ORDERED):
+        cell = tiny(ordering.cell(layer, 8, 200, range(3)))
+        maes = [seed.test["mae"] for seed in ordering.run(cell).seeds]
+        drift[layer] = max(maes) - min(maes)
+    assert drift[OURS] < 1e-5
+    assert drift[ALONE] < 1e-5
+    assert drift[ORDERED] > 1e-4
+
+
+def test_a_permutation_rearranges_and_changes_nothing_else():
+    order = np.random.default_rng(1).permutation(8)
+    np.testing.assert_array_equal(simulate(8, 100)[order], simulate(8, 100, order))
+
+
+def test_every_layer_learns_for_any_number_of_variables():
+    for layer in LAYERS:
+        for variables in (4, 8):
+            (seed,) = scaling.run(tiny(scaling.cell(layer, variables, 200, (0,)))).seeds
+            assert 0 < seed.test["mae"] < 1.2
+            assert seed.test["seconds_an_epoch"] > 0
+            assert seed.epochs == 2
+
+
+@pytest.mark.parametrize("pool", pools.POOLS)
+def test_the_cost_of_a_pool_is_measured(pool):
+    (seed,) = pools.run(pools.cell(pool, 4, (0,))).seeds
+    assert seed.test["milliseconds_a_step"] > 0
+
+
+def test_only_the_layer_lets_variables_meet():
+    x = torch.randn(1, 4, 8)
+    changed = x.clone()
+    changed[:, 0] += torch.randn(8)
+    for layer, meet in ((OURS, True), (ORDERED, True), (ALONE, False)):
+        # The field enters through weights that start at zero, so they are made to matter.
+        module = build_forecaster(layer, 8, 2, 0, channels=8, states=4)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+            same = torch.equal(module(x)[:, 1:], module(changed)[:, 1:])
+        assert same != meet
+
+
+def test_a_layer_of_no_name_is_an_error():
+    with pytest.raises(SettingError, match="no layer"):
+        build_forecaster("3D SSM", 8, 2, 0)
+
+
+def test_analyses_are_listed_run_and_reported_like_tables(folder, tmp_path, capsys):
+    for table in ANALYSES.values():
+        cells = table.cells("fair", (0,))
+        assert {cell.model for cell in cells} == set(table.models)
+        for metric in table.metrics["fair"]:
+            grid = build_grid(table, "fair", metric, tmp_path)
+            words = {figure.words for row in grid.rows for figure in row.figures.values()}
+            assert words == {"not run yet"}
+    small = pools.cell("mean", 16, (0,))
+    run_cells([small], pools.run, tmp_path, say=lambda line: None)
+    grid = build_grid(ANALYSES["pools"], "fair", ANALYSES["pools"].metrics["fair"][0], tmp_path)
+    assert grid.rows[0].figures["mean"].value > 0
+    assert main(["bench", "list", "pools", "--protocol", "both", "--results", str(tmp_path)]) == 0
+    assert "not run yet" in capsys.readouterr().out
