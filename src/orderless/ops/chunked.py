@@ -33,7 +33,7 @@ from torch.nn.functional import pad
 
 from orderless.ops.feedback import mean_mode
 from orderless.ops.recurrence import Recurrence
-from orderless.ops.zero_order_hold import Block, Generator, hold, transition
+from orderless.ops.zero_order_hold import Block, Generator, transition_and_hold
 
 LONGEST_CHUNK = 32
 ENTRIES = 2048  # (batch, variable, time) entries worked on together: few calls, yet near caches
@@ -193,7 +193,7 @@ def _moves(generator: Generator, step: Tensor) -> list[Tensor]:
     """
     chunk = _chunk_size(step.shape[1])
     step = pad(step, (0, 0, 0, -step.shape[1] % chunk))
-    whole, held = (_by_chunk(part(generator, step), chunk) for part in (transition, hold))
+    whole, held = (_by_chunk(part, chunk) for part in transition_and_hold(generator, step))
     moves = [whole, held]
     for _ in _halves(chunk):
         first, second = whole.unflatten(-1, (-1, 2)).unbind(-1)

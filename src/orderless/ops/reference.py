@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from orderless.ops.recurrence import Recurrence
-from orderless.ops.zero_order_hold import Block, Generator, hold, transition
+from orderless.ops.zero_order_hold import Block, Generator, transition_and_hold
 
 Pair = tuple[Tensor, Tensor]  # (h_h, h_v), each [B,V,N,H,P] with D = H P
 
@@ -58,7 +58,8 @@ def _coefficients(generator: Generator, step: Tensor) -> tuple[Block, Block]:
     def over_variables(block: Block) -> Block:
         return Block(*(part.transpose(-1, -2)[:, :, None, :, :, None] for part in block))
 
-    return over_variables(transition(generator, step)), over_variables(hold(generator, step))
+    e, phi = transition_and_hold(generator, step)
+    return over_variables(e), over_variables(phi)
 
 
 def _at(value: Tensor, axis: int, t: int) -> Tensor:

@@ -34,15 +34,26 @@ class Block(NamedTuple):
 def transition(generator: Generator, span: Tensor) -> Block:
     """exp(A span), the block that carries a state over `span` [..., head]."""
     span = span.unsqueeze(-1)
-    x, y = generator.h * span, generator.v * span
-    return Block(torch.exp(x), torch.exp(y), generator.vh * _crossing(generator, span))
+    return _transition(generator, span, _crossing(generator, span))
 
 
 def hold(generator: Generator, span: Tensor) -> Block:
     """The integral of exp(A s) over [0, span]: what an input held over `span` [..., head] adds."""
+    return transition_and_hold(generator, span)[1]
+
+
+def transition_and_hold(generator: Generator, span: Tensor) -> tuple[Block, Block]:
+    """Both, in less time than one after the other."""
     span = span.unsqueeze(-1)
+    crossing = _crossing(generator, span)
     held_h, held_v = integral(generator.h, span), integral(generator.v, span)
-    return Block(held_h, held_v, generator.vh * _crossing_integral(generator, span))
+    held_vh = generator.vh * _crossing_integral(generator, span, crossing, held_h, held_v)
+    return _transition(generator, span, crossing), Block(held_h, held_v, held_vh)
+
+
+def _transition(generator: Generator, span: Tensor, crossing: Tensor) -> Block:
+    h, v, vh = generator
+    return Block(torch.exp(h * span), torch.exp(v * span), vh * crossing)
 
 
 # Each of the three functions below has a branch near zero, a series in span * rate, and a branch
@@ -70,7 +81,9 @@ def _crossing(generator: Generator, span: Tensor) -> Tensor:
     return torch.where(near, around, torch.exp(torch.maximum(x, y)) * grown / rate_gap)
 
 
-def _crossing_integral(generator: Generator, span: Tensor) -> Tensor:
+def _crossing_integral(
+    generator: Generator, span: Tensor, crossing: Tensor, held_h: Tensor, held_v: Tensor
+) -> Tensor:
     """The integral of `_crossing` over [0, span]: span^2 exp[0, h span, v span]."""
     # (crossing - integral of the slow mode) / (rate of the fast mode) subtracts numbers that
     # differ once the fast mode has moved; before that the Taylor series is short.
@@ -79,7 +92,7 @@ def _crossing_integral(generator: Generator, span: Tensor) -> Tensor:
     fast = torch.where(h_is_slow, generator.v, generator.h)
     near = (fast * span).abs() < 1.0
     x, y = (torch.where(near, rate * span, 0.0) for rate in (slow, fast))
-    moved = (_crossing(generator, span) - integral(slow, span)) / fast
+    moved = (crossing - torch.where(h_is_slow, held_h, held_v)) / fast
     return torch.where(near, span * span * _series_from_zero(x, y), moved)
 
 
