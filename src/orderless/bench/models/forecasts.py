@@ -11,6 +11,7 @@ from torch import Tensor
 
 from orderless import Forecaster
 from orderless.bench.models.dlinear import fit_dlinear
+from orderless.bench.models.ridge import fit_ridge
 from orderless.bench.protocols.long_term_rules import (
     every_window,
     scale_by_training_rows,
@@ -19,7 +20,7 @@ from orderless.bench.protocols.long_term_rules import (
 from orderless.data import Series
 from orderless.data.benchmark_sets import LongSeries
 from orderless.errors import SettingError
-from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
+from orderless.estimators.baselines import naive, seasonal_naive
 
 ENTRIES_AT_ONCE = 2**23
 Forecast = Callable[[Tensor], Tensor]
@@ -97,35 +98,34 @@ def _fit_seasonal_naive(problem: Problem, seed: int, options: Mapping[str, Any])
 
 
 def _fit_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    ridges, seconds = _ridges(problem)
-    return Fitted(ridges.own, seconds)
+    return _ridge(problem, pooled=False)
 
 
 def _fit_coupled_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    ridges, seconds = _ridges(problem)
-    return Fitted(ridges.coupled, seconds)
+    return _ridge(problem, pooled=True)
 
 
-def _ridges(problem: Problem) -> tuple[Ridges, float]:
-    """Both ridges and the time of the one fit that gives both; remembered for the next cells."""
-    key = (problem.data.checksum, problem.context, problem.horizon)
+def _ridge(problem: Problem, *, pooled: bool) -> Fitted:
+    """The ridge and the time of its fit, remembered: both protocols need the same one."""
+    key = (problem.data.checksum, problem.context, problem.horizon, pooled)
     if key not in _KNOWN_RIDGES:
         begun = time.perf_counter()
-        ridges = fit_ridges(
+        ridge = fit_ridge(
             problem.series,
             problem.windows("train"),
             problem.windows("validation"),
             problem.context,
             problem.horizon,
+            pooled=pooled,
         )
         while len(_KNOWN_RIDGES) >= MOST_KNOWN_RIDGES:
             _KNOWN_RIDGES.pop(next(iter(_KNOWN_RIDGES)))
-        _KNOWN_RIDGES[key] = ridges, time.perf_counter() - begun
+        _KNOWN_RIDGES[key] = Fitted(ridge, time.perf_counter() - begun)
     return _KNOWN_RIDGES[key]
 
 
 MOST_KNOWN_RIDGES = 8
-_KNOWN_RIDGES: dict[tuple[str, int, int], tuple[Ridges, float]] = {}
+_KNOWN_RIDGES: dict[tuple[str, int, int, bool], Fitted] = {}
 
 
 def _fit_dlinear(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
