@@ -1,5 +1,6 @@
 """README and docs: their Python runs, their commands exist, their links lead somewhere."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_the_readme_shows_its_two_commands_and_ten_lines_of_python():
     assert "make test" in readme.read_text()
     ((_, block),) = blocks(readme, "python")
     assert len([line for line in block.splitlines() if line.strip()]) <= 10
+
+
+def test_the_plant_table_is_that_of_its_record():
+    """Every row of the table is a mean over the seeds of the record it names, rounded."""
+    text = (ROOT / "README.md").read_text()
+    for record in re.findall(r"benchmarks/results/plant\w*\.json", text):
+        rows = json.loads((ROOT / record).read_text())["results"]["rows"]
+        for model in {row["model"] for row in rows}:
+            own = [row for row in rows if row["model"] == model]
+            parts = ("time", "sensors", "alone")
+            means = [sum(row[part] for row in own) / len(own) for part in parts]
+            assert f"| {model} | {' | '.join(f'{mean:.3f}' for mean in means)} |" in text
 
 
 def test_every_page_can_be_reached_from_the_readme():
