@@ -4,6 +4,7 @@ import torch
 
 from orderless import Classifier, Detector, Forecaster
 from orderless.data.simulate import motions, plant
+from orderless.errors import DataError
 from orderless.estimators import verification
 from orderless.estimators.verification import Check, verify
 
@@ -42,6 +43,29 @@ def test_detector_and_classifier_keep_every_promise_without_data(data):
     for identify in (None, "name"):
         classifier = Classifier(network=TINY, identify=identify, epochs=0, verbose=False)
         assert verify(classifier.fit(cases, labels)).holds
+
+
+@pytest.mark.parametrize(
+    "kind", ["short", "one variable", "one row", "gaps", "constant", "systems"]
+)
+def test_promises_are_kept_on_awkward_data(kind, forecaster, data):
+    gaps = data.copy()
+    gaps[::3] = np.nan
+    gaps[:, 2] = np.nan
+    awkward = {
+        "short": data[:10],
+        "one variable": data[:, :1],
+        "one row": data[:1],
+        "gaps": gaps,
+        "constant": np.ones((50, 2)),
+        "systems": [data, data[:40, :2]],
+    }
+    assert verify(forecaster, awkward[kind]).holds
+
+
+def test_data_without_a_value_cannot_be_verified_on(forecaster):
+    with pytest.raises(DataError, match="give other data"):
+        verify(forecaster, np.full((50, 2), np.nan))
 
 
 def test_a_model_that_forbids_other_variables_can_be_verified(data):

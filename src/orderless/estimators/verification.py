@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Form, Panel, System, read_cases, read_panel
+from orderless.data import Form, Panel, System, fit_scaler, read_cases, read_panel
 from orderless.errors import DataError
 from orderless.estimators.base import Estimator
 from orderless.estimators.classifier import Classifier
@@ -127,8 +127,7 @@ def _distance(estimator: Estimator, system: System, answer: np.ndarray, other: n
         return float("inf")
     unit: Any = 1.0
     if isinstance(estimator, Forecaster):
-        spread = np.nanstd(np.where(system.observed, system.values, np.nan), axis=1, keepdims=True)
-        unit = np.where(spread > 0, spread, 1.0)
+        unit = fit_scaler(system.values, system.observed).scale
     elif isinstance(estimator, Detector):
         unit = np.maximum(1.0, np.abs(answer))
     difference = np.abs(answer - other) / unit
