@@ -1,5 +1,7 @@
 """The kernels against the reference in float64: values, gradients, and how they are registered."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -138,6 +140,24 @@ def test_values_and_gradients_equal_the_reference(device, case):
 
 def test_constants_in_time_and_more_than_sixteen_states(device):
     errors = _errors(device, (1, 1, 5, 2, 1, 17), constant=True)
+    assert max(errors.values()) < 1e-5, errors
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels themselves run there")
+def test_fast_kernels_equal_the_reference_but_for_layouts(device, tmp_path, monkeypatch):
+    from emulation import emulated
+
+    from orderless.ops.triton import operators
+
+    sizes = operators._sizes
+
+    def several_variables_a_program(*arguments):
+        return replace(sizes(*arguments), block=4, width=16)
+
+    monkeypatch.setattr(operators, "_sizes", several_variables_a_program)
+    monkeypatch.setattr(operators, "_is_fast", lambda x, sizes: True)
+    monkeypatch.setattr(operators, "fast_kernels", emulated(tmp_path))
+    errors = _errors(device, (1, 5, 18, 16, 1, 16), ("skip", "state", "observed", "reverse"))
     assert max(errors.values()) < 1e-5, errors
 
 

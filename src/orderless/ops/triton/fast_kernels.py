@@ -70,13 +70,33 @@ def _table(tables, kind: gl.constexpr, layout: gl.constexpr, FIRST: gl.constexpr
 
 
 @gluon.jit
-def _fetch_tables(room, tables, WARPS: gl.constexpr):
-    """Start to copy the 21 tiles of a chunk: 16, then 4, then 1 of them."""
-    many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
-    tile = _axis(1, 16, many) * 16 + _axis(2, 16, many)
-    copy(room.slice(0, 16, dim=0), tables + (_axis(0, 16, many) * 256 + tile))
-    copy(room.slice(16, 4, dim=0), tables + (_axis(0, 4, many) * 256 + tile + 16 * 256))
-    copy(room.slice(20, 1, dim=0), tables + (tile + 20 * 256))
+def _split_table(rooms, kind: gl.constexpr, layout: gl.constexpr):
+    """`_table`, where the first 16 tiles, the next 4 and the last one have rooms of their own."""
+    many, more, last = rooms
+    if kind < 5:
+        return _table(many, kind, layout)
+    elif kind == 5:  # noqa: RET505
+        return (
+            many.slice(15, 1, dim=0).load(layout),
+            more.slice(0, 1, dim=0).load(layout),
+            more.slice(1, 1, dim=0).load(layout),
+        )
+    else:
+        return (
+            more.slice(2, 1, dim=0).load(layout),
+            more.slice(3, 1, dim=0).load(layout),
+            last.load(layout),
+        )
+
+
+@gluon.jit
+def _fetch_split(rooms, tables, WARPS: gl.constexpr):
+    many, more, last = rooms
+    lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
+    tile = _axis(1, 16, lines) * 16 + _axis(2, 16, lines)
+    copy(many, tables + (_axis(0, 16, lines) * 256 + tile))
+    copy(more, tables + (_axis(0, 4, lines) * 256 + tile + 16 * 256))
+    copy(last, tables + (tile + 20 * 256))
 
 
 @gluon.jit
@@ -218,7 +238,9 @@ def fast_forward(
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_tables = gl.allocate_shared_memory(gl.float32, [2, 32, 16, 16], table_room)
+    many_tables = gl.allocate_shared_memory(gl.float32, [2, 16, 16, 16], table_room)
+    more_tables = gl.allocate_shared_memory(gl.float32, [2, 4, 16, 16], table_room)
+    last_table = gl.allocate_shared_memory(gl.float32, [2, 1, 16, 16], table_room)
     room_y = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
@@ -244,14 +266,15 @@ def fast_forward(
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                         read + t_ahead * read_time + row_read, keep_thin, thin)  # fmt: skip
-            _fetch_tables(rooms_tables.index(room), tables + ahead * (21 * 256), BLOCK)
+            rooms = (many_tables.index(room), more_tables.index(room), last_table.index(room))
+            _fetch_split(rooms, tables + ahead * (21 * 256), BLOCK)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
             chunk = first_chunk + visit
             room = visit % 2
             room_x = rooms_x.index(room)
-            here = rooms_tables.index(room)
+            here = (many_tables.index(room), more_tables.index(room), last_table.index(room))
             e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), 2, mma)
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
@@ -261,18 +284,18 @@ def fast_forward(
             w_v = rooms_wv.index(room).load(left).to(gl.float32)
             c_h = rooms_ch.index(room).load(left).to(gl.float32)
             c_v = rooms_cv.index(room).load(left).to(gl.float32)
-            phi_h, phi_v, phi_vh = _table(here, 6, left)
+            phi_h, phi_v, phi_vh = _split_table(here, 6, left)
             b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
 
-            matrix = gl.where(lower, _matrix(b_h, b_v, c_h, c_v, here, low, BLOCK, mma), 0.0)
+            matrix = gl.where(lower, _matrix(b_h, b_v, c_h, c_v, here[0], low, BLOCK, mma), 0.0)
             matrix = gl.convert_layout(matrix.to(low), left)
             signal = room_x.load(right)
             out = _mma(matrix, signal, _zeros(16, WIDTH, BLOCK, mma))
-            from_h, from_v = _decay(c_h, c_v, _table(here, 4, left))
+            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, left))
             out = _mma(from_h.to(low), _turned(h.to(low), right), out)
             out = _mma(from_v.to(low), _turned(s.to(low), right), out)
 
-            to_v, to_h = _decay(b_v, b_h, _table(here, 5, left))
+            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, left))
             turned = _turned(signal, left)
             s = _mma(turned, gl.convert_layout(to_v.to(low), right), e_v * s + e_vh * h)
             h = _mma(turned, gl.convert_layout(to_h.to(low), right), e_h * h)
@@ -433,46 +456,17 @@ def _sum_variables(sums, out, kind: gl.constexpr, first, coupling, second, BLOCK
     """Sum the gradient of one table over the variables of the block, and store it."""
     spread: gl.constexpr = gl.BlockedLayout([BLOCK, 1, 2], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0])
     flat: gl.constexpr = gl.SliceLayout(0, spread)
-    sums.index(0).store(first)
-    sums.index(1).store(coupling)
-    sums.index(2).store(second)
+    room_first, room_coupling, room_second = sums
+    room_first.store(first)
+    room_coupling.store(coupling)
+    room_second.store(second)
     i = gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None]
     j = gl.arange(0, 16, gl.SliceLayout(0, flat))[None, :]
     at = out + (i * 16 + j + kind * 768)
     kept: gl.constexpr = out.dtype.element_ty
-    gl.store(at, gl.sum(sums.index(0).load(spread), 0).to(kept))
-    gl.store(at + 256, gl.sum(sums.index(1).load(spread), 0).to(kept))
-    gl.store(at + 512, gl.sum(sums.index(2).load(spread), 0).to(kept))
-
-
-@gluon.jit
-def _split_table(rooms, kind: gl.constexpr, layout: gl.constexpr):
-    """`_table`, where the first 16 tiles, the next 4 and the last one have rooms of their own."""
-    many, more, last = rooms
-    if kind < 5:
-        return _table(many, kind, layout)
-    elif kind == 5:  # noqa: RET505
-        return (
-            many.slice(15, 1, dim=0).load(layout),
-            more.slice(0, 1, dim=0).load(layout),
-            more.slice(1, 1, dim=0).load(layout),
-        )
-    else:
-        return (
-            more.slice(2, 1, dim=0).load(layout),
-            more.slice(3, 1, dim=0).load(layout),
-            last.load(layout),
-        )
-
-
-@gluon.jit
-def _fetch_split(rooms, tables, WARPS: gl.constexpr):
-    many, more, last = rooms
-    lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
-    tile = _axis(1, 16, lines) * 16 + _axis(2, 16, lines)
-    copy(many, tables + (_axis(0, 16, lines) * 256 + tile))
-    copy(more, tables + (_axis(0, 4, lines) * 256 + tile + 16 * 256))
-    copy(last, tables + (tile + 20 * 256))
+    gl.store(at, gl.sum(room_first.load(spread), 0).to(kept))
+    gl.store(at + 256, gl.sum(room_coupling.load(spread), 0).to(kept))
+    gl.store(at + 512, gl.sum(room_second.load(spread), 0).to(kept))
 
 
 @gluon.jit
@@ -586,10 +580,19 @@ def fast_backward(
     here = (many_tables, more_tables, last_table)
     room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
-    sums = gl.allocate_shared_memory(gl.float32, [3, BLOCK, 16, 16], table_room)
+    # Rooms of their own, not parts of one: between parts the compiler would put barriers.
+    sums = (
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+    )
     other_sums = sums
-    if low == gl.bfloat16:  # float32 has no room for two
-        other_sums = gl.allocate_shared_memory(gl.float32, [3, BLOCK, 16, 16], table_room)
+    if low == gl.bfloat16:  # float32 has no space for two
+        other_sums = (
+            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+        )
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     _fetch_split(here, tables + (last_chunk - 1) * (21 * 256), BLOCK)

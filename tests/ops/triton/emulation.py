@@ -1,0 +1,111 @@
+"""Runs `fast_kernels.py` in Triton's interpreter, which knows nothing of layouts or shared memory.
+
+The source is taken as it is, with the language replaced: a layout is nothing, converting one
+changes nothing, shared memory is an array that starts as NaN, and an asynchronous copy is done at
+once. What this cannot show is a missing barrier.
+"""
+
+import importlib.util
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+from orderless.ops.triton import fast_kernels
+
+
+def _tensor(values, dtype):
+    block = tl.core.block_type(dtype, list(values.shape))
+    return tl.core.tensor(TensorHandle(np.ascontiguousarray(values), dtype), block)
+
+
+class _Room:
+    def __init__(self, values, dtype):
+        self.values, self.dtype = values, dtype
+
+    def index(self, i):
+        return _Room(self.values[int(i)], self.dtype)
+
+    def slice(self, start, length, dim=0):
+        assert dim == 0
+        return _Room(self.values[int(start) : int(start) + int(length)], self.dtype)
+
+    def load(self, layout):
+        return _tensor(self.values.copy(), self.dtype)
+
+    def store(self, value):
+        self.values[...] = np.broadcast_to(value.handle.data, self.values.shape)
+
+
+class _Language:
+    """`gluon.language` by way of `triton.language`, whose functions the interpreter replaces."""
+
+    def __getattr__(self, name):
+        return (lambda *_, **__: None) if name.endswith("Layout") else getattr(tl, name)
+
+    def arange(self, start, end, layout):
+        return tl.arange(start, end)
+
+    def zeros(self, shape, dtype, layout):
+        return tl.zeros([int(size) for size in shape], dtype)
+
+    def convert_layout(self, value, layout):
+        return value
+
+    def allocate_shared_memory(self, dtype, shape, layout):
+        return _Room(np.full([int(size) for size in shape], np.nan, np.float32), dtype)
+
+
+def _product(a, b, total, input_precision=None):
+    values = np.matmul(a.handle.data, b.handle.data) + total.handle.data
+    return _tensor(values.astype(np.float32), tl.float32)
+
+
+def _copy(room, source, mask=None):
+    if mask is None:
+        room.store(tl.load(source))
+    else:
+        source, mask = tl.broadcast(source, mask)
+        room.store(tl.load(source, mask=mask, other=0.0))
+
+
+def emulated(folder: Path) -> types.ModuleType:
+    """The module `fast_kernels`, for the interpreter."""
+    stand_in = types.ModuleType("gluon_stand_in")
+    stand_in.gl = _Language()
+    stand_in.mma_v2 = _product
+    stand_in.async_copy = types.SimpleNamespace(
+        async_copy_global_to_shared=_copy,
+        commit_group=lambda: None,
+        wait_group=lambda outstanding: None,
+    )
+    sys.modules["gluon_stand_in"] = stand_in
+    source = Path(fast_kernels.__file__).read_text()
+    for old, new in (
+        (
+            "from triton.experimental import gluon\n",
+            "import triton as gluon\nimport triton.language as tl\n",
+        ),
+        (
+            "from triton.experimental.gluon import language as gl\n",
+            "from gluon_stand_in import gl\n",
+        ),
+        (
+            "from triton.experimental.gluon.language.nvidia.ampere import",
+            "from gluon_stand_in import",
+        ),
+        ("gl.constexpr", "tl.constexpr"),  # the interpreter goes by the written name
+        ("d_direct.type.layout", "None"),
+        ("total.type.layout", "None"),
+    ):
+        assert old in source
+        source = source.replace(old, new)
+    path = folder / "emulated_fast_kernels.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
