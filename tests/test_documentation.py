@@ -96,6 +96,13 @@ def test_the_readme_shows_its_two_commands_and_ten_lines_of_python():
     assert len([line for line in block.splitlines() if line.strip()]) <= 10
 
 
+def test_the_errors_in_the_readme_are_those_that_the_demo_printed():
+    printed = set(re.findall(r"\b\d\.\d{4}\b", (ROOT / "docs/pictures/demo.txt").read_text()))
+    shown = re.findall(r"\| (\d\.\d{4}) \|", (ROOT / "README.md").read_text())
+    assert shown
+    assert set(shown) <= printed
+
+
 def test_the_plant_table_is_that_of_its_record():
     """Every row of the table is a mean over the seeds of the record it names, rounded."""
     text = (ROOT / "README.md").read_text()
