@@ -5,14 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from bench_data import write_exchange
 
-from orderless.bench.analyses import ordering, pools, scaling
+from orderless.bench.analyses import ablation, efficiency, ordering, pools, scaling, transfer
 from orderless.bench.analyses.simulated import simulate
 from orderless.bench.config import frozen
 from orderless.bench.grid import build_grid
 from orderless.bench.harness import run_cells
 from orderless.bench.models.layer_forecaster import ALONE, LAYERS, ORDERED, OURS, build_forecaster
-from orderless.bench.tables import ANALYSES
+from orderless.bench.registry import ANALYSES
 from orderless.cli import main
 from orderless.errors import SettingError
 
@@ -76,14 +77,63 @@ def test_a_layer_of_no_name_is_an_error():
 def test_analyses_are_listed_run_and_reported_like_tables(folder, tmp_path, capsys):
     for table in ANALYSES.values():
         cells = table.cells("fair", (0,))
+        assert len({cell.file_name for cell in cells}) == len(cells)
         assert {cell.model for cell in cells} == set(table.models)
         for metric in table.metrics["fair"]:
             grid = build_grid(table, "fair", metric, tmp_path)
             words = {figure.words for row in grid.rows for figure in row.figures.values()}
-            assert words == {"not run yet"}
+            assert words == {"not run yet" if table.simulated else "no data here"}
     small = pools.cell("mean", 16, (0,))
     run_cells([small], pools.run, tmp_path, say=lambda line: None)
     grid = build_grid(ANALYSES["pools"], "fair", ANALYSES["pools"].metrics["fair"][0], tmp_path)
     assert grid.rows[0].figures["mean"].value > 0
     assert main(["bench", "list", "pools", "--protocol", "both", "--results", str(tmp_path)]) == 0
     assert "not run yet" in capsys.readouterr().out
+
+
+def test_an_ablation_changes_the_network_and_nothing_else(folder):
+    whole, without = (
+        ablation.cell("ETTh1", 96, name, "fair", (0,)) for name in ("whole", "w/o long")
+    )
+    assert without.settings["forecaster"].pop("network") == {"branches": ("short", "spectral")}
+    one, two = whole.settings, without.settings
+    del one["forecaster"]["network"], two["forecaster"]["network"]
+    assert one == two
+
+
+def test_an_ablation_runs(folder):
+    write_exchange(folder)
+    cell = ablation.cell("Exchange", 6, "w/o spectral", "fair", (0,))
+    settings = cell.settings | {"look_backs": (24,)}
+    settings["forecaster"] |= {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
+    (seed,) = ablation.run(replace(cell, options=frozen(settings))).seeds
+    assert seed.test["mse"] < 0.2
+
+
+def test_what_was_learned_on_half_of_the_variables_is_used_on_the_others(folder):
+    write_exchange(folder)
+    forecaster = {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
+    options = frozen({"look_backs": (24,), "forecaster": forecaster})
+    for model in (transfer.HALF, transfer.ALL):
+        cell = replace(transfer.cell("Exchange", 6, model, (0,)), options=options)
+        (seed,) = transfer.run(cell).seeds
+        assert max(seed.test.values()) < 0.2
+        assert set(seed.test) == {"mse_seen", "mse_unseen", "mse_all"}
+    with pytest.raises(SettingError, match="fitted on half"):
+        transfer.run(replace(cell, model="a third"))
+
+
+def test_the_halves_are_apart_and_together_all(folder):
+    write_exchange(folder)
+    data = transfer.long_term("Exchange")
+    seen, unseen = transfer.take(data, 0), transfer.take(data, 1)
+    assert sorted((*seen.variables, *unseen.variables)) == sorted(data.variables)
+    assert seen.checksum != unseen.checksum
+
+
+def test_the_speed_of_every_layer_is_measured():
+    for layer in LAYERS:
+        cell = efficiency.cell(layer, 2, (0,))
+        options = cell.settings | {"length": 8, "steps": 2, "sizes": {"channels": 8, "states": 4}}
+        (seed,) = efficiency.run(replace(cell, options=frozen(options))).seeds
+        assert seed.test["windows_a_second"] > 0

@@ -6,9 +6,9 @@ from bench_data import write_cases, write_exchange
 from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
 from orderless.bench.published import THE_PAPER
 from orderless.bench.records import Outcome, SeedResult, write_result
+from orderless.bench.registry import ACCURACY, MAE, MSE, OWA, POINT_ADJUSTED, SMAPE, TABLES
 from orderless.bench.report import write_report
 from orderless.bench.report.words import remarks, words_of
-from orderless.bench.tables import ACCURACY, MAE, MSE, OWA, POINT_ADJUSTED, SMAPE, TABLES
 from orderless.cli import main
 
 

@@ -8,14 +8,8 @@ from bench_data import write_cases, write_exchange, write_m4, write_monitored
 from orderless.bench.config import frozen
 from orderless.bench.models import forecasts
 from orderless.bench.protocols.long_term_rules import scored_windows
-from orderless.bench.tables import (
-    TABLES,
-    anomaly_table,
-    classification_table,
-    find_table,
-    long_term_table,
-    m4_table,
-)
+from orderless.bench.registry import TABLES, find_table
+from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
 from orderless.cli import main
 from orderless.data.benchmark_sets import long_term
 from orderless.data.catalogue import CATALOGUE

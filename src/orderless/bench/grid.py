@@ -18,7 +18,7 @@ from orderless.bench.protocols.short_term_rules import (
 )
 from orderless.bench.published import AVERAGE, THE_PAPER, Published, read_main_table, read_published
 from orderless.bench.records import CellResult, path_of, read_result
-from orderless.bench.tables import Metric, Table
+from orderless.bench.registry import Metric, Table
 from orderless.data.catalogue import PAPER_UEA_SETS, files_there, find_entry
 
 NO_DATA, NOT_RUN = "no data here", "not run yet"

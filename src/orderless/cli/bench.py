@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List tables or cells, run cells that have no result, write the report, or check."""
-    from orderless.bench.tables import ANALYSES, TABLES, find_table
+    from orderless.bench.registry import ANALYSES, TABLES, find_table
     from orderless.errors import SettingError
 
     if arguments.action == "report":

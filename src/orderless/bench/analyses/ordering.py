@@ -1,4 +1,4 @@
-"""Does the order of the variables matter? The same training on rearranged variables.
+"""Whether the order of the variables matters: the same training on rearranged variables.
 
 The seeds of a cell are permutations, 0 being the order as it comes; weights and batches are the
 same for all. What differs between them is due to the order alone.

@@ -5,9 +5,9 @@ from pathlib import Path
 from orderless.bench.grid import build_grid
 from orderless.bench.protocols import PROTOCOLS
 from orderless.bench.records import write_text
+from orderless.bench.registry import ANALYSES, TABLES
 from orderless.bench.report.markdown import write_markdown
 from orderless.bench.report.page import write_page
-from orderless.bench.tables import ANALYSES, TABLES
 
 
 def write_report(results: Path) -> list[Path]:

@@ -1,0 +1,83 @@
+"""Whether what was learned on some variables holds for others of the same system.
+
+Every second variable, in the order of the file, is shown to `fit`; the others are never. The same
+model then forecasts those it knows, those it does not, and all of them together. Beside it stands
+one fitted on all variables.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from orderless.bench.config import CellConfig, frozen
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.forecasts import errors_of_windows, fit, pose
+from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.tables import long_term_table
+from orderless.data.benchmark_sets import LongSeries, long_term
+from orderless.data.catalogue import LONG_TERM_SETS
+from orderless.errors import SettingError
+
+NAME = "transfer"
+HORIZONS = (96, 336)
+HALF, ALL = "fitted on half", "fitted on all"
+
+
+def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+    """Both ways to fit, on every set."""
+    return [
+        cell(dataset, horizon, model, seeds)
+        for dataset in LONG_TERM_SETS
+        for horizon in HORIZONS
+        for model in (HALF, ALL)
+    ]
+
+
+def cell(dataset: str, horizon: int, model: str, seeds: Sequence[int]) -> CellConfig:
+    """The cell of the long-term table, fitted on some or all variables."""
+    whole = long_term_table.cell(dataset, horizon, "orderless", "fair", seeds)
+    return replace(whole, table=NAME, model=model, options=frozen(whole.settings))
+
+
+def run(config: CellConfig) -> Outcome:
+    """Fit on the variables that the model may see, and score three sets of variables."""
+    if config.model not in (HALF, ALL):
+        raise SettingError(f"There is no model {config.model!r}; choose {HALF!r} or {ALL!r}.")
+    data = long_term(config.dataset, keep_missing_readings=True)
+    seen, unseen = take(data, 0), take(data, 1)
+    (look_back,) = config.option("look_backs")
+    horizon = int(config.setting)
+    results = []
+    for seed in config.seeds:
+        start_measuring()
+        begun = time.perf_counter()
+        shown = seen if config.model == HALF else data
+        fitted = fit("orderless", pose(shown, look_back, horizon), seed, config.settings)
+        figures = {}
+        for name, part in (("seen", seen), ("unseen", unseen), ("all", data)):
+            squared, _ = errors_of_windows(pose(part, look_back, horizon), "test", fitted.forecast)
+            figures[f"mse_{name}"] = float(squared.mean())
+        results.append(
+            SeedResult(
+                seed=seed,
+                test=figures,
+                chosen=fitted.chosen,
+                epochs=fitted.epochs,
+                seconds=round(time.perf_counter() - begun, 3),
+                peak_memory_bytes=peak_bytes(),
+            )
+        )
+    return Outcome(tuple(results), data.checksum, data.note)
+
+
+def take(data: LongSeries, first: int) -> LongSeries:
+    """Every second variable, from the first or the second on."""
+    index = np.arange(first, len(data.variables), 2)
+    return replace(
+        data,
+        values=data.values[index],
+        variables=tuple(data.variables[i] for i in index),
+        checksum=f"{data.checksum}, every second variable from {first}",
+    )

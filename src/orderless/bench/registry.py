@@ -1,0 +1,155 @@
+"""Tables and analyses by name: their cells, how to run one, and how to read its figures."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from orderless.bench.analyses import (
+    ablation,
+    efficiency,
+    ordering,
+    pools,
+    scaling,
+    transfer,
+)
+from orderless.bench.config import CellConfig
+from orderless.bench.models.layer_forecaster import LAYERS
+from orderless.bench.protocols import FAIR, PAPER
+from orderless.bench.records import Outcome
+from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
+from orderless.errors import SettingError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of figures: its name in the results, and how it is printed and compared."""
+
+    name: str
+    label: str
+    digits: int
+    higher_is_better: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or an analysis of the paper.
+
+    metrics     for each protocol that it has, the figures it shows
+    setting     what a setting is called; empty where there is one a set
+    simulated   whether it needs no data
+    """
+
+    name: str
+    title: str
+    cells: Callable[[str, Sequence[int]], list[CellConfig]]
+    run: Callable[[CellConfig], Outcome]
+    models: tuple[str, ...]
+    metrics: dict[str, tuple[Metric, ...]]
+    setting: str = ""
+    simulated: bool = False
+
+
+MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
+SMAPE, MASE, OWA = Metric("smape", "SMAPE", 3), Metric("mase", "MASE", 3), Metric("owa", "OWA", 3)
+ACCURACY = Metric("accuracy", "accuracy %", 1, higher_is_better=True)
+POINT_ADJUSTED = (
+    Metric("point_adjusted_f1", "F1 point-adjusted", 2, higher_is_better=True),
+    Metric("point_adjusted_precision", "P point-adjusted", 2, higher_is_better=True),
+    Metric("point_adjusted_recall", "R point-adjusted", 2, higher_is_better=True),
+)
+DETECTION = (
+    Metric("vus_pr", "VUS-PR", 1, higher_is_better=True),
+    Metric("auc_pr", "AUC-PR", 1, higher_is_better=True),
+    Metric("affiliation_f1", "affiliation F1", 1, higher_is_better=True),
+    Metric("range_f1", "range F1", 1, higher_is_better=True),
+    Metric("point_f1", "point F1", 1, higher_is_better=True),
+)
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            long_term_table.NAME,
+            "Long-term forecasting",
+            long_term_table.cells,
+            long_term_table.run,
+            long_term_table.MODELS,
+            {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
+            "horizon",
+        ),
+        Table(
+            m4_table.NAME,
+            "Short-term forecasting on M4",
+            m4_table.cells,
+            m4_table.run,
+            m4_table.MODELS,
+            {FAIR: (SMAPE, MASE, OWA), PAPER: (SMAPE, MASE, OWA)},
+        ),
+        Table(
+            classification_table.NAME,
+            "Classification on UEA",
+            classification_table.cells,
+            classification_table.run,
+            classification_table.MODELS,
+            {FAIR: (ACCURACY,), PAPER: (ACCURACY,)},
+        ),
+        Table(
+            anomaly_table.NAME,
+            "Anomaly detection",
+            anomaly_table.cells,
+            anomaly_table.run,
+            anomaly_table.MODELS,
+            {FAIR: DETECTION, PAPER: POINT_ADJUSTED},
+        ),
+    )
+}
+
+ERRORS = (MAE, Metric("mape", "MAPE %", 1), Metric("seconds_an_epoch", "seconds an epoch", 2))
+COSTS = (Metric("milliseconds_a_step", "ms a step", 1), Metric("megabytes", "MB", 1))
+HALVES = (
+    Metric("mse_seen", "MSE of the variables of `fit`", 3),
+    Metric("mse_unseen", "MSE of the others", 3),
+    Metric("mse_all", "MSE of all together", 3),
+)
+SPEED = (
+    Metric("seconds_an_epoch", "seconds an epoch", 2),
+    Metric("windows_a_second", "windows a second", 0, higher_is_better=True),
+)
+ANALYSES: dict[str, Table] = {
+    module.NAME: Table(
+        module.NAME, title, module.cells, module.run, columns, {FAIR: metrics}, "variables", True
+    )
+    for module, title, columns, metrics in (
+        (ordering, "Order of the variables", LAYERS, ERRORS),
+        (scaling, "Number of variables", LAYERS, ERRORS),
+        (efficiency, "Efficiency", LAYERS, SPEED),
+        (pools, "Cost of a pool", pools.POOLS, COSTS),
+    )
+}
+ANALYSES |= {
+    ablation.NAME: Table(
+        ablation.NAME,
+        "Ablation",
+        ablation.cells,
+        ablation.run,
+        tuple(ablation.VARIANTS),
+        {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
+        "horizon",
+    ),
+    transfer.NAME: Table(
+        transfer.NAME,
+        "Transfer over variables",
+        transfer.cells,
+        transfer.run,
+        (transfer.HALF, transfer.ALL),
+        {FAIR: HALVES},
+        "horizon",
+    ),
+}
+
+
+def find_table(name: str) -> Table:
+    """The table or analysis of that name."""
+    known = TABLES | ANALYSES
+    if name not in known:
+        raise SettingError(f"There is no table {name!r}; choose one of {', '.join(known)}.")
+    return known[name]
