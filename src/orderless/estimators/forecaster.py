@@ -32,7 +32,7 @@ from orderless.estimators.settings import build_network_config, build_training_c
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
 from orderless.training import LOSSES, Epoch, Outcome, train
 
-TRAINING = {"learning_rate": 1e-3, "patience": 3, "steps_per_epoch": 150}
+TRAINING = {"learning_rate": 1e-3, "patience": 3, "steps_per_epoch": 100}
 ROWS_PER_STEP = 1024
 """Look-backs of one variable in a training step; with more variables there are fewer windows."""
 BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
