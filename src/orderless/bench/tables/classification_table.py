@@ -7,6 +7,7 @@ from orderless import Classifier
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
+from orderless.bench.models.rocket import CLASSES, fit_rocket, predict_rocket
 from orderless.bench.protocols import PAPER
 from orderless.bench.protocols.classification_rules import (
     VALIDATION_SHARE,
@@ -20,7 +21,7 @@ from orderless.errors import SettingError
 from orderless.metrics import accuracy
 
 NAME = "classification"
-MODELS = ("orderless", "orderless identified", "commonest class", "ridge")
+MODELS = ("orderless", "orderless identified", "commonest class", "ridge", *CLASSES)
 SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)
 
 
@@ -69,6 +70,10 @@ def run(config: CellConfig) -> Outcome:
             predicted = ridge.predict(test)
             validation = {"accuracy": 100 * ridge.validation_accuracy}
             chosen = {"penalty": ridge.penalty}
+        elif config.model in CLASSES:
+            # Nothing is chosen, so nothing has to be held out.
+            rocket = fit_rocket(config.model, train, data.train_labels, seed)
+            predicted = predict_rocket(rocket, test)
         else:
             model = _fit_orderless(config, data, train, seed)
             predicted, epochs = model.predict(test), len(model.history_) - 1
