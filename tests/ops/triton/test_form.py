@@ -177,8 +177,13 @@ BOUND = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
+@pytest.mark.parametrize("variables", [1, 4])
 @pytest.mark.parametrize("case", LARGE)
-def test_large_calls_equal_the_reference_on_the_gpu(device, case, dtype):
+def test_large_calls_equal_the_reference_on_the_gpu(device, case, variables, dtype, monkeypatch):
+    from orderless.ops.triton import operators
+
+    monkeypatch.setattr(operators, "MOST_VARIABLES", variables)
+    monkeypatch.setattr(operators, "PROGRAMS", 1)  # or small calls would not fill a program
     sizes, options = LARGE[case]
     errors = _errors(device, sizes, options, dtype)
     assert max(errors.values()) < BOUND[dtype], errors

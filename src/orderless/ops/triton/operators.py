@@ -17,6 +17,9 @@ from triton.runtime import driver
 from orderless.ops.triton import kernels, shared_kernels
 from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, tables_gradient
 
+# Variables in a program, which share its tables. Four are faster, and right in an emulation of the
+# kernels; they become the default once `pytest -m gpu tests/ops/triton` has passed on a GPU.
+MOST_VARIABLES = 1
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
 
@@ -87,7 +90,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     # What a thread holds of the state must fit its registers, which float32 fills twice as fast.
     widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
     width = min(widest, max(16, triton.next_power_of_2(channels // heads)))
-    block = min(4, triton.next_power_of_2(variables))
+    block = min(MOST_VARIABLES, triton.next_power_of_2(variables))
     slices = heads * triton.cdiv(channels // heads, width)
     while block > 1 and batch * slices * triton.cdiv(variables, block) < PROGRAMS // block:
         block //= 2
