@@ -2,6 +2,7 @@ import json
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+import torch
 
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
@@ -13,9 +14,11 @@ CELL = CellConfig("toy", "sine", "96", "a model", "fair", (0, 1), (("width", 3),
 
 
 def run(config):
-    """The seed is the score; the model `broken` has no data, and `bug` has a bug."""
+    """The seed is the score; `broken` has no data, `huge` no memory, and `bug` has a bug."""
     if config.model == "broken":
         raise DataError("there is no data")
+    if config.model == "huge":
+        raise torch.OutOfMemoryError("10 TiB")
     if config.model == "bug":
         raise ZeroDivisionError
     seeds = tuple(SeedResult(seed, {"mse": float(seed)}, {"mse": 9.0}) for seed in config.seeds)
@@ -94,13 +97,14 @@ def test_another_config_is_another_result(tmp_path):
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
-    cells = [replace(CELL, model="broken"), CELL]
+    cells = [replace(CELL, model="broken"), replace(CELL, model="huge"), CELL]
     said = []
     summary = run_cells(cells, run, tmp_path, say=said.append)
     assert summary.done == [CELL.name]
-    assert summary.failed == {cells[0].name: "there is no data"}
+    assert summary.failed[cells[0].name] == "there is no data"
+    assert "10 TiB" in summary.failed[cells[1].name]
     assert not path_of(cells[0], tmp_path).exists()
-    assert len(said) == 2
+    assert len(said) == 3
 
 
 def test_a_bug_is_not_swallowed(tmp_path):

@@ -10,6 +10,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from orderless.bench.config import CellConfig
 from orderless.bench.records import Outcome, find_result, write_result
 from orderless.errors import OrderlessError, SettingError
@@ -68,6 +70,8 @@ def _attempt(cell: CellConfig, run: Run, folder: Path) -> str:
         write_result(cell, run(cell), folder)
     except OrderlessError as error:
         return str(error)
+    except torch.OutOfMemoryError as error:
+        return f"too large for the memory here: {error}"
     return ""
 
 
