@@ -32,7 +32,6 @@ def test_a_file_gives_every_kind_of_argument(parse):
         "horizon = 12\nvalidation-share = 0.1\nstrict_variables = true\nseed = 3\n"
         '[network]\ncoupling = "none"\nlayers = 2\n'
     )
-    text = text.replace("seed", "random_state")
     parsed = parse(text)
     assert (str(parsed.data), str(parsed.out)) == ("plant.csv", "model")
     assert (parsed.horizon, parsed.validation_share, parsed.random_state) == (12, 0.1, 3)

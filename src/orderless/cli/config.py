@@ -23,9 +23,8 @@ def find_config(words: Sequence[str]) -> Path | None:
 
 def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
     """Make the values of the file the defaults of the parser."""
-    known = {
-        action.dest: action for action in parser._actions if action.dest not in ("help", "config")
-    }
+    known = {_name(action): action for action in parser._actions}
+    known = {name: action for name, action in known.items() if name not in ("help", "config")}
     settings = {key.replace("-", "_"): value for key, value in _read(path).items()}
     unknown = sorted(settings.keys() - known.keys())
     if unknown:
@@ -39,6 +38,12 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
         action.required = False
         if not action.option_strings:
             action.nargs = "?"
+
+
+def _name(action: argparse.Action) -> str:
+    """The word a user types: that of the long flag, or of the argument."""
+    words = [*action.option_strings, action.dest]
+    return max(words, key=lambda word: word.startswith("--")).lstrip("-").replace("-", "_")
 
 
 def _read(path: Path) -> dict[str, Any]:
