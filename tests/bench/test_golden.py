@@ -26,3 +26,16 @@ def test_check_compares_and_fails_where_a_figure_is_off(folder, tmp_path, monkey
     monkeypatch.setattr(golden, "golden_figures", lambda: [Golden(cell, "smape", 0.1, 0.001)])
     assert main(command) == 1
     assert "OFF" in capsys.readouterr().out
+
+
+def test_check_does_not_trust_an_old_result_and_fails_without_data(
+    folder, tmp_path, monkeypatch, capsys
+):
+    write_m4(folder)
+    cell = CellConfig("golden", "M4-Quarterly", "all", "naive2", "fair")
+    monkeypatch.setattr(golden, "golden_figures", lambda: [Golden(cell, "smape", 0.0, 0.001)])
+    command = ["bench", "check", "--results", str(tmp_path / "results")]
+    assert main(command) == 0
+    (folder / "m4" / "Quarterly-train.parquet").unlink()
+    assert main(command) == 1
+    assert "holds" not in capsys.readouterr().out.splitlines()[-1]

@@ -90,6 +90,11 @@ def test_a_killed_run_keeps_what_was_finished(tmp_path):
     assert not list(tmp_path.rglob(".*.json*"))
 
 
+def test_cells_are_run_again_when_asked(tmp_path):
+    run_cells([CELL], run, tmp_path, say=quietly)
+    assert run_cells([CELL], run, tmp_path, again=True, say=quietly).done == [CELL.name]
+
+
 def test_another_config_is_another_result(tmp_path):
     run_cells([CELL], run, tmp_path, say=quietly)
     for other in (replace(CELL, seeds=(0,)), replace(CELL, options=(("width", 4),))):

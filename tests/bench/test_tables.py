@@ -223,6 +223,7 @@ def test_a_cell_without_data_fails_and_says_how_to_get_it(folder, tmp_path, caps
 
 def test_a_request_that_names_nothing_is_an_error(capsys):
     assert main(["bench", "run"]) == 2
+    assert main(["bench", "run", "pools", "--protocol", "paper"]) == 2
     assert main(["bench", "run", "m4", "--only", "nothing"]) == 2
     assert "nothing" in capsys.readouterr().err
 

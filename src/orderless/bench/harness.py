@@ -35,9 +35,10 @@ def run_cells(
     folder: Path,
     *,
     workers: int = 1,
+    again: bool = False,
     say: Say = print,
 ) -> Summary:
-    """Run the cells that have no result for their exact config.
+    """Run the cells that have no result for their exact config; with `again`, all of them.
 
     With several workers, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
@@ -47,7 +48,7 @@ def run_cells(
     summary = Summary()
     missing = []
     for cell in cells:
-        if find_result(cell, folder) is None:
+        if again or find_result(cell, folder) is None:
             missing.append(cell)
         else:
             summary.kept.append(cell.name)

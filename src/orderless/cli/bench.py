@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="cells side by side")
+    parser.add_argument("--again", action="store_true", help="run cells that have a result, too")
     parser.add_argument(
         "--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results/"
     )
@@ -51,14 +52,19 @@ def run(arguments: argparse.Namespace) -> int:
     table = find_table(arguments.table)
     cells = _cells(table, arguments)
     if not cells:
-        wanted = " or ".join(arguments.only)
-        raise SettingError(f"No cell of {table.name} holds {wanted} in its name.")
+        wanted = " or ".join(arguments.only or ["anything"])
+        raise SettingError(
+            f"No cell of {table.name} under the protocol {arguments.protocol} holds {wanted} in "
+            "its name; `orderless bench list TABLE` shows them."
+        )
     if arguments.action == "list":
         _print_cells(table, cells, arguments)
         return 0
     from orderless.bench.harness import run_cells
 
-    summary = run_cells(cells, table.run, arguments.results, workers=arguments.workers)
+    summary = run_cells(
+        cells, table.run, arguments.results, workers=arguments.workers, again=arguments.again
+    )
     print(f"{len(summary.done)} done, {len(summary.kept)} were there, {len(summary.failed)} failed")
     return 1 if summary.failed else 0
 
@@ -69,18 +75,18 @@ def interrupted(arguments: argparse.Namespace) -> str:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Run the golden cells that have no result and compare; 1 where a figure is off."""
+    """Run the golden cells, whatever results they have, and compare; 1 where a figure is off."""
     from orderless.bench.golden import golden_figures, run
     from orderless.bench.harness import run_cells
     from orderless.bench.records import find_result
 
     figures = golden_figures()
     cells = list(dict.fromkeys(figure.cell for figure in figures))
-    run_cells(cells, run, arguments.results, workers=arguments.workers)
-    wrong = 0
+    summary = run_cells(cells, run, arguments.results, workers=arguments.workers, again=True)
+    wrong = len(summary.failed)
     for figure in figures:
         result = find_result(figure.cell, arguments.results)
-        if result is None:
+        if result is None or figure.cell.name in summary.failed:
             continue
         measured = result.mean(figure.metric)
         holds = abs(measured - figure.expected) <= figure.tolerance
