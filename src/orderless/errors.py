@@ -10,7 +10,7 @@ class ShapeError(OrderlessError, ValueError):
 
 
 class ValueRangeError(OrderlessError, ValueError):
-    """A number lies where the mathematics does not hold: a rate that grows, a NaN, a negative step."""
+    """A number lies where the mathematics does not hold: a growing rate, a negative step."""
 
 
 class DtypeError(OrderlessError, TypeError):
