@@ -1,12 +1,7 @@
 """Kernels run on the GPU where there is one, and in Triton's interpreter elsewhere."""
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read by Triton when a kernel is defined
 
 
 @pytest.fixture(scope="session")
