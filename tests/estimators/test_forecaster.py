@@ -57,7 +57,8 @@ def test_more_fewer_and_dead_variables_are_forecast(trained):
     assert dead["sensor_1"].isna().all()
     assert dead.drop(columns="sensor_1").notna().all(axis=None)
     without = trained.predict(FRAME.drop(columns="sensor_1"))
-    pd.testing.assert_frame_equal(dead.drop(columns="sensor_1"), without)
+    # Masks take another path through the network: the same sums, rounded in another order.
+    pd.testing.assert_frame_equal(dead.drop(columns="sensor_1"), without, rtol=1e-5, atol=1e-5)
 
 
 def test_a_variable_hears_the_others(trained):
