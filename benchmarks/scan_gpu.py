@@ -9,6 +9,8 @@ CUDA events, all repeats are kept in the file. Inputs that fit the cache are rot
 import argparse
 import json
 import platform
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -280,6 +282,8 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.cuda.get_device_properties(0)
     report = {
+        "command": " ".join(sys.orig_argv[1:]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": options.commit,
         "device": device.name,
         "multiprocessors": device.multi_processor_count,

@@ -7,6 +7,7 @@ learns ends in an underscore.
 import inspect
 import math
 import secrets
+from abc import ABC, abstractmethod
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +20,7 @@ from orderless.errors import DtypeError, NotFittedError, SettingError, VariableM
 from orderless.training import Epoch
 
 
-class Estimator:
+class Estimator(ABC):
     """A model with `fit`, parameters that can be read and set, and a folder it can live in."""
 
     strict_variables: bool
@@ -84,13 +85,13 @@ class Estimator:
         self._check_fitted()
         save_estimator(self, Path(folder))
 
-    # What a subclass keeps besides its parameters: facts that are JSON, tensors, and its network.
-
+    @abstractmethod
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        raise NotImplementedError
+        """What `fit` has learned: facts that are JSON, and tensors."""
 
+    @abstractmethod
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        raise NotImplementedError
+        """Take back what `_fitted_state` gave."""
 
 
 def draw_seed(random_state: Any) -> int:
