@@ -57,7 +57,7 @@ def test_the_start_is_a_candidate():
         for parameter in task.module.parameters():
             parameter.zero_()
     task.y = torch.zeros(64, 1)
-    task.loss = lambda module, index: (module(task.x[index]) - 1).square().mean()
+    task.loss = lambda module, index, variables: (module(task.x[index]) - 1).square().mean()
     outcome = train(task, settings(patience=2))
     assert outcome.best_epoch == 0
     assert "no better" in outcome.stopped
@@ -74,7 +74,7 @@ def test_no_epochs_return_the_start_and_its_score():
 
 def test_a_loss_that_is_not_finite_ends_the_run_with_the_best_weights():
     task = Toy()
-    task.loss = lambda module, index: module(task.x[index]).sum() * math.nan
+    task.loss = lambda module, index, variables: module(task.x[index]).sum() * math.nan
     outcome = train(task, settings())
     assert "finite" in outcome.stopped
     assert all(w.isfinite().all() for w in weights(task))

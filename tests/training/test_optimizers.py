@@ -38,5 +38,6 @@ def test_the_average_of_a_short_run_is_recent():
     for step in range(1, 101):
         with torch.no_grad():
             module.weight.fill_(float(step))
-        average.update(module, step)
+        average.prepare(step)
+        average.update(module)
     assert 80 < average.module.weight.item() < 100

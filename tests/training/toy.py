@@ -31,7 +31,10 @@ class Toy:
     def to(self, device: torch.device) -> None:
         self.x, self.y = self.x.to(device), self.y.to(device)
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
+    def draw(self, index: Tensor) -> tuple[Tensor, None]:
+        return index, None
+
+    def loss(self, module: nn.Module, index: Tensor, variables: None) -> Tensor:
         time.sleep(self.pause)
         return mse(module(self.x[index]), self.y[index])
 

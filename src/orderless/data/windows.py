@@ -184,17 +184,17 @@ def draw_variables(
 ) -> Tensor | None:
     """A random subset of variables for each window of a batch, [window, chosen], or None for all.
 
-    With probability `keep_all` nothing is dropped. Otherwise one number of variables, drawn evenly
-    on a logarithmic scale from 1 to all but one, holds for the batch, and each window draws its
-    own members. `members` is [window, variable]; the generator is a CPU one, so that the draw is
-    the same on every device.
+    With probability `keep_all` nothing is dropped. Otherwise one number of variables holds for the
+    batch, a half, a quarter and so on down to one, each as likely, and each window draws its own
+    members. So few numbers that a GPU can keep a recording of a step for each. `members` is
+    [window, variable]; the generator is a CPU one, so that the draw is the same on every device.
     """
     most = members.shape[1]
     keep, size = torch.rand(2, generator=generator).tolist()
     if most == 1 or keep < keep_all:
         return None
-    # floor(exp(uniform)) reaches most - 1 only from below most, hence the upper end.
-    chosen = min(int(math.exp(size * math.log(most))), most - 1)
+    halvings = 1 + int(size * math.ceil(math.log2(most)))
+    chosen = math.ceil(most / 2**halvings)
     # Luck travels to the members, never the reverse: reading from a GPU would make it wait.
     luck = torch.rand(members.shape, generator=generator).to(members.device)
     luck = torch.where(members, luck, -1.0)

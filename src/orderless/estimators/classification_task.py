@@ -54,12 +54,16 @@ class ClassificationTask:
         if self.identities is not None:
             self.identities = self.identities.to(device)
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
-        """Cross-entropy of these cases, on all variables or a subset drawn for this step."""
+    def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """These cases, and a subset of their variables for this step."""
         cases = self.train[index]
         variables = draw_variables(self.series.members[cases], torch.default_generator)
+        return cases, variables
+
+    def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
+        """Cross-entropy of these cases, on all variables or those given."""
         return cross_entropy(
-            self._scores(module, cases, self.length, variables), self.labels[cases]
+            self._scores(module, samples, self.length, variables), self.labels[samples]
         )
 
     @torch.no_grad()

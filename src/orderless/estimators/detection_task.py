@@ -43,12 +43,15 @@ class DetectionTask:
         self.series = self.series.to(device)
         self.train, self.validation = self.train.to(device), self.validation.to(device)
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
-        """Squared error on the hidden entries of these windows."""
+    def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """These windows, and a subset of their variables for this step."""
         windows = self.train[index]
-        members = self.series.members[windows[:, 0]]
-        variables = draw_variables(members, torch.default_generator)
-        values, observed, members = self.series.gather(windows, self.context, variables)
+        variables = draw_variables(self.series.members[windows[:, 0]], torch.default_generator)
+        return windows, variables
+
+    def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
+        """Squared error on entries of these windows that are hidden from the network."""
+        values, observed, members = self.series.gather(samples, self.context, variables)
         stride = self.module.config.stride
         blocks = -(-self.context // stride)
         holes = torch.rand(*values.shape[:2], blocks, device=values.device) < 1 / PASSES

@@ -52,14 +52,18 @@ class ForecastingTask:
         self.series = self.series.to(device)
         self.train, self.selection = self.train.to(device), self.selection.to(device)
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
-        """The loss of these windows, on all variables or a subset drawn for this step."""
+    def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """These windows, and a subset of their variables for this step."""
         windows = self.train[index]
-        variables = None
-        if self.module.config.coupled:
-            members = self.series.members[windows[:, 0]]
-            variables = draw_variables(members, torch.default_generator)
-        batch = self._gather(windows, variables)
+        if not self.module.config.coupled:
+            return windows, None
+        members = self.series.members[windows[:, 0]]
+        variables = draw_variables(members, torch.default_generator)
+        return windows, variables
+
+    def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
+        """The loss of these windows, on all variables or those given."""
+        batch = self._gather(samples, variables)
         masks = (None, None) if self._complete_in_training else _masks(batch)
         forecast = module(batch.values, *masks)
         return self._loss(forecast.point, batch.targets, batch.target_observed)

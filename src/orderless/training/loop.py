@@ -24,10 +24,16 @@ from orderless.training.checkpoints import load_checkpoint, save_checkpoint
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
+from orderless.training.recording import Recorded
 
 
 class Task(Protocol):
-    """What is learned: a module, the data it sees by index, and how well it does."""
+    """What is learned: a module, the data it sees by index, and how well it does.
+
+    A step is `loss(module, *draw(index))`. What decides about shapes belongs into `draw`; `loss`
+    then launches the same kernels whenever the drawn shapes are the same, and reads nothing back,
+    so that a GPU can replay it from a recording.
+    """
 
     @property
     def module(self) -> nn.Module:
@@ -36,7 +42,7 @@ class Task(Protocol):
 
     @property
     def train_size(self) -> int:
-        """How many training samples there are; `loss` receives numbers below it."""
+        """How many training samples there are; `draw` receives numbers below it."""
         ...
 
     @property
@@ -52,8 +58,12 @@ class Task(Protocol):
     def to(self, device: torch.device) -> None:
         """Put the data on the device; the loop moves the module."""
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
-        """The training loss of these samples; draws from torch's generator as it likes."""
+    def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """These samples, and the variables of each that the step sees; None for all of them."""
+        ...
+
+    def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
+        """The training loss of what was drawn; draws from torch's generator as it likes."""
         ...
 
     def score(self, module: nn.Module) -> float:
@@ -136,6 +146,12 @@ class _Run:
         self.best = _copy(self.average.module)
         optimizer = build_optimizer(self.plain, task.slow_parameters, config)
         self.module, self.optimizer = accelerator.prepare(self.plain, optimizer)
+        # Several processes and a loss scale speak to the host within a step.
+        recordable = accelerator.num_processes == 1 and accelerator.scaler is None
+        on_gpu = accelerator.device.type == "cuda"
+        self.update = (
+            Recorded(self.update_plainly) if on_gpu and recordable else self.update_plainly
+        )
         self.at = _Progress()
         # Summed where the loss lies: reading it at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=accelerator.device)
@@ -168,7 +184,7 @@ class _Run:
         self.plain.eval()
 
     def one_step(self) -> None:
-        """Forward, backward, clip, step, average."""
+        """Draw the samples of a step and learn from them."""
         at, config = self.at, self.config
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         epoch, within = divmod(at.step, self.steps_per_epoch)
@@ -179,15 +195,20 @@ class _Run:
         set_learning_rate(
             self.optimizer, learning_rate_factor(at.step, self.total_steps, config.warmup)
         )
+        at.step += 1
+        at.epoch_steps += 1
+        self.average.prepare(at.step)
+        self.update(*self.task.draw(mine))
+
+    def update_plainly(self, samples: Tensor, variables: Tensor | None) -> None:
+        """Forward, backward, clip, step, average."""
         with self.accelerator.autocast():
-            loss = self.task.loss(self.module, mine)
+            loss = self.task.loss(self.module, samples, variables)
         self.accelerator.backward(loss)
-        self.accelerator.clip_grad_norm_(self.module.parameters(), config.clip)
+        self.accelerator.clip_grad_norm_(self.module.parameters(), self.config.clip)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        at.step += 1
-        self.average.update(self.plain, at.step)
-        at.epoch_steps += 1
+        self.average.update(self.plain)
         self.loss_sum += loss.detach()
 
     def order(self, epoch: int) -> Tensor:

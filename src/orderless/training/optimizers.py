@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Container
+from typing import Any
 
 import torch
 from torch import nn
@@ -24,12 +25,18 @@ def build_optimizer(
         else:
             plain.append(parameter)
     rate = config.learning_rate
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": decayed, "rate": rate, "weight_decay": config.weight_decay},
         {"params": plain, "rate": rate, "weight_decay": 0.0},
         {"params": slowed, "rate": rate * config.slow_factor, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=rate, fused=True)
+    device = next(module.parameters()).device
+    for group in groups:
+        # A tensor on the device: a recorded step reads its value anew at every replay.
+        group["lr"] = torch.tensor(group["rate"], device=device)
+    return torch.optim.AdamW(
+        [g for g in groups if g["params"]], fused=True, capturable=device.type == "cuda"
+    )
 
 
 def learning_rate_factor(step: int, total: int, warmup: float) -> float:
@@ -43,4 +50,4 @@ def learning_rate_factor(step: int, total: int, warmup: float) -> float:
 def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Give every group its own rate times `factor`; nothing is remembered between steps."""
     for group in optimizer.param_groups:
-        group["lr"] = group["rate"] * factor
+        group["lr"].fill_(group["rate"] * factor)

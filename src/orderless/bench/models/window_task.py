@@ -42,9 +42,13 @@ class WindowTask:
         self.series = self.series.to(device)
         self.windows, self.validation = self.windows.to(device), self.validation.to(device)
 
-    def loss(self, module: nn.Module, index: Tensor) -> Tensor:
+    def draw(self, index: Tensor) -> tuple[Tensor, None]:
+        """These windows, with all of their variables."""
+        return self.windows[index], None
+
+    def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
         """The squared error of these windows."""
-        batch = self._gather(self.windows[index])
+        batch = self._gather(samples)
         return mse_loss(module(batch.values), batch.targets)
 
     @torch.no_grad()
