@@ -124,9 +124,7 @@ class Forecaster(Estimator):
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
         self.seed_ = draw_seed(self.random_state)
-        windows = cut_forecasting_windows(
-            panel, int(self.horizon), self.context, self.validation_share
-        )
+        windows = self._cut_windows(panel)
         self.context_ = windows.context
         self.variables_in_ = panel.variables
         self.scales_ = learn_scales(panel, windows.ends)
@@ -243,6 +241,11 @@ class Forecaster(Estimator):
             raise SettingError(
                 f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
             )
+
+    def _cut_windows(self, panel: Panel) -> ForecastingWindows:
+        return cut_forecasting_windows(
+            panel, int(self.horizon), self.context, self.validation_share
+        )
 
     def _find_season(self, systems: Sequence[Prepared], ends: Sequence[int]) -> int:
         if self.season is not None:
