@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
@@ -14,13 +16,17 @@ CELL = CellConfig("toy", "sine", "96", "a model", "fair", (0, 1), (("width", 3),
 
 
 def run(config):
-    """The seed is the score; `broken` has no data, `huge` no memory, and `bug` has a bug."""
+    """The seed is the score, unless the name of the model says otherwise."""
     if config.model == "broken":
         raise DataError("there is no data")
     if config.model == "huge":
         raise torch.OutOfMemoryError("10 TiB")
     if config.model == "bug":
         raise ZeroDivisionError
+    if config.model == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if config.model == "process":
+        return Outcome((SeedResult(0, {"mse": float(os.getpid())}),), "sha256:0")
     seeds = tuple(SeedResult(seed, {"mse": float(seed)}, {"mse": 9.0}) for seed in config.seeds)
     return Outcome(seeds, "sha256:0", "half of it")
 
@@ -102,24 +108,21 @@ def test_another_config_is_another_result(tmp_path):
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
-    cells = [replace(CELL, model="broken"), replace(CELL, model="huge"), CELL]
+    cells = [replace(CELL, model=name) for name in ("broken", "huge", "bug", "a model")]
     said = []
     summary = run_cells(cells, run, tmp_path, say=said.append)
     assert summary.done == [CELL.name]
     assert summary.failed[cells[0].name] == "there is no data"
     assert "10 TiB" in summary.failed[cells[1].name]
     assert not path_of(cells[0], tmp_path).exists()
-    assert len(said) == 3
-
-
-def test_a_bug_is_not_swallowed(tmp_path):
-    with pytest.raises(ZeroDivisionError):
-        run_cells([replace(CELL, model="bug")], run, tmp_path, say=quietly)
+    # A bug of ours is told with its place, and does not cost the other cells either.
+    assert "ZeroDivisionError in test_harness.py" in summary.failed[cells[2].name]
+    assert len(said) == 4
 
 
 def test_cells_run_side_by_side_give_the_same_results(tmp_path):
     cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192, 336)]
-    summary = run_cells(cells, run, tmp_path / "two", workers=2, say=quietly)
+    summary = run_cells(cells, run, tmp_path / "two", jobs=2, say=quietly)
     run_cells(cells, run, tmp_path / "one", say=quietly)
     assert sorted(summary.done) == sorted(cell.name for cell in cells)
     for cell in cells:
@@ -127,9 +130,33 @@ def test_cells_run_side_by_side_give_the_same_results(tmp_path):
         assert one.seeds == two.seeds
 
 
+def test_a_process_that_dies_costs_its_cell_and_no_other(tmp_path):
+    names = ("killed", "bug", "broken", "a model")
+    cells = [replace(CELL, model=name, protocol=p) for name in names for p in ("fair", "paper")]
+    summary = run_cells(cells, run, tmp_path, jobs=2, say=quietly)
+    assert sorted(summary.done) == ["sine/96/a model/fair", "sine/96/a model/paper"]
+    assert len(summary.failed) == 6
+    assert "process died" in summary.failed["sine/96/killed/fair"]
+    assert "process died" in summary.failed["sine/96/killed/paper"]
+    assert "ZeroDivisionError" in summary.failed["sine/96/bug/paper"]
+
+
+def test_cells_that_share_a_fit_go_to_one_process(tmp_path):
+    cells = [
+        replace(CELL, setting=setting, protocol=protocol, model="process")
+        for protocol in ("fair", "paper")
+        for setting in ("96", "192", "336")
+    ]
+    run_cells(cells, run, tmp_path, jobs=3, say=quietly)
+    numbers = {cell.name: find_result(cell, tmp_path).mean("mse") for cell in cells}
+    for setting in ("96", "192", "336"):
+        fair, paper = (numbers[f"sine/{setting}/process/{p}"] for p in ("fair", "paper"))
+        assert fair == paper != os.getpid()
+
+
 def test_nobody_to_do_the_work_is_an_error(tmp_path):
-    with pytest.raises(SettingError, match="workers"):
-        run_cells([CELL], run, tmp_path, workers=0)
+    with pytest.raises(SettingError, match="jobs"):
+        run_cells([CELL], run, tmp_path, jobs=0)
 
 
 def test_a_damaged_result_says_so(tmp_path):

@@ -4,19 +4,16 @@ A run that is killed loses the cells that were under way and nothing else: the s
 continues with what is missing. A cell that fails does not stop the others.
 """
 
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
+from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
-from orderless.bench.records import Outcome, find_result, write_result
-from orderless.errors import OrderlessError, SettingError
+from orderless.bench.records import find_result
+from orderless.bench.workers import run_side_by_side
+from orderless.errors import SettingError
 
-Run = Callable[[CellConfig], Outcome]
 Say = Callable[[str], None]
 
 
@@ -34,17 +31,17 @@ def run_cells(
     run: Run,
     folder: Path,
     *,
-    workers: int = 1,
+    jobs: int = 1,
     again: bool = False,
     say: Say = print,
 ) -> Summary:
     """Run the cells that have no result for their exact config; with `again`, all of them.
 
-    With several workers, each is a process of its own and takes one cell after another; `run` must
+    With several jobs, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
     """
-    if workers < 1:
-        raise SettingError(f"`workers` is {workers}; at least one has to do the work.")
+    if jobs < 1:
+        raise SettingError(f"`jobs` is {jobs}; at least one has to do the work.")
     summary = Summary()
     missing = []
     for cell in cells:
@@ -52,34 +49,27 @@ def run_cells(
             missing.append(cell)
         else:
             summary.kept.append(cell.name)
-    if workers == 1:
+
+    def note(cell: CellConfig, result: Attempt) -> None:
+        if result.trouble:
+            summary.failed[cell.name] = result.trouble
+        else:
+            summary.done.append(cell.name)
+        words = result.trouble or f"done in {result.seconds:.1f} s"
+        number = len(summary.done) + len(summary.failed)
+        say(f"[{number} of {len(missing)}] {cell.name}: {words}")
+
+    if jobs == 1:
         for cell in missing:
-            _note(summary, cell, _attempt(cell, run, folder), say)
-        return summary
-    # A forked process cannot use CUDA, and inherits whatever locks threads held.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        waiting = {pool.submit(_attempt, cell, run, folder): cell for cell in missing}
-        for future in as_completed(waiting):
-            _note(summary, waiting[future], future.result(), say)
+            note(cell, attempt(cell, run, folder))
+    else:
+        run_side_by_side(_together(missing), run, folder, jobs, note)
     return summary
 
 
-def _attempt(cell: CellConfig, run: Run, folder: Path) -> str:
-    """Run one cell and write its result; returns what went wrong, empty if nothing did."""
-    try:
-        write_result(cell, run(cell), folder)
-    except OrderlessError as error:
-        return str(error)
-    except torch.OutOfMemoryError as error:
-        return f"too large for the memory here: {error}"
-    return ""
-
-
-def _note(summary: Summary, cell: CellConfig, trouble: str, say: Say) -> None:
-    if trouble:
-        summary.failed[cell.name] = trouble
-        say(f"{cell.name}: {trouble}")
-    else:
-        summary.done.append(cell.name)
-        say(f"{cell.name}: done")
+def _together(cells: Sequence[CellConfig]) -> list[list[CellConfig]]:
+    """Cells that differ in the protocol alone, for one process: they share a fit."""
+    groups: dict[tuple[str, ...], list[CellConfig]] = {}
+    for cell in cells:
+        groups.setdefault((cell.table, cell.dataset, cell.setting, cell.model), []).append(cell)
+    return list(groups.values())

@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="cells side by side")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="cells side by side, a process each (1)"
+    )
     parser.add_argument("--again", action="store_true", help="run cells that have a result, too")
     parser.add_argument(
         "--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results/"
@@ -63,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     from orderless.bench.harness import run_cells
 
     summary = run_cells(
-        cells, table.run, arguments.results, workers=arguments.workers, again=arguments.again
+        cells, table.run, arguments.results, jobs=arguments.jobs, again=arguments.again
     )
     print(f"{len(summary.done)} done, {len(summary.kept)} were there, {len(summary.failed)} failed")
     return 1 if summary.failed else 0
@@ -82,7 +84,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     figures = golden_figures()
     cells = list(dict.fromkeys(figure.cell for figure in figures))
-    summary = run_cells(cells, run, arguments.results, workers=arguments.workers, again=True)
+    summary = run_cells(cells, run, arguments.results, jobs=arguments.jobs, again=True)
     wrong = len(summary.failed)
     for figure in figures:
         result = find_result(figure.cell, arguments.results)

@@ -1,0 +1,103 @@
+"""Processes that run cells side by side, on one GPU or on the cores of a machine.
+
+A process that dies, or meets an error that may have spoiled it (of the GPU, say), is replaced; its
+cell has failed, and everything else goes on.
+"""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import torch
+
+from orderless.bench.attempts import Attempt, Run, attempt
+from orderless.bench.config import CellConfig
+
+
+class _Worker:
+    """A process, and the cells that it has been given and not answered for."""
+
+    def __init__(self, run: Run, folder: Path, threads: int) -> None:
+        # A forked process cannot use CUDA, and inherits whatever locks threads held.
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_work, args=(theirs, run, folder, threads), daemon=True
+        )
+        self.process.start()
+        theirs.close()
+        self.cells: list[CellConfig] = []
+
+    def give(self, cells: Sequence[CellConfig]) -> None:
+        self.cells = list(cells)
+        self.connection.send(self.cells)
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.terminate()
+        self.process.join()
+
+
+def run_side_by_side(
+    groups: Sequence[Sequence[CellConfig]],
+    run: Run,
+    folder: Path,
+    jobs: int,
+    note: Callable[[CellConfig, Attempt], None],
+) -> None:
+    """Run every group of cells in one of the processes; `note` hears of each cell as it ends."""
+    waiting = deque(groups)
+    jobs = min(jobs, len(groups))
+    threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
+    crew = [_Worker(run, folder, threads) for _ in range(jobs)]
+    try:
+        while True:
+            for worker in crew:
+                if waiting and not worker.cells:
+                    worker.give(waiting.popleft())
+            busy = {worker.connection: worker for worker in crew if worker.cells}
+            if not busy:
+                return
+            for connection in wait(list(busy)):
+                worker = busy[connection]  # type: ignore[index]
+                cell, *left = worker.cells
+                try:
+                    result = worker.connection.recv()
+                except (EOFError, ConnectionResetError):
+                    worker.process.join()
+                    result = Attempt(
+                        f"its process died (exit code {worker.process.exitcode}): out of memory, "
+                        "or killed from outside",
+                        unexpected=True,
+                    )
+                note(cell, result)
+                worker.cells = left
+                if result.unexpected:
+                    worker.end()
+                    crew[crew.index(worker)] = _Worker(run, folder, threads)
+                    if left:
+                        waiting.appendleft(left)
+    finally:
+        for worker in crew:
+            worker.end()
+
+
+def _work(connection: Connection, run: Run, folder: Path, threads: int) -> None:
+    """The life of a process: cells in, what became of them out."""
+    # Ctrl-C is for the one who started us; they end us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    while True:
+        try:
+            cells = connection.recv()
+        except EOFError:
+            return
+        for cell in cells:
+            result = attempt(cell, run, folder)
+            connection.send(result)
+            if result.unexpected:
+                return
