@@ -256,3 +256,41 @@ def test_list_shows_every_set_and_what_is_here(folder, capsys):
 def test_get_without_a_name_is_an_error(capsys):
     assert main(["data", "get"]) == 2
     assert "orderless data get ETTh1" in capsys.readouterr().err
+
+
+def test_a_packed_set_needs_no_frame_library_and_gives_the_same_figures(
+    folder, tmp_path, monkeypatch, capsys
+):
+    write_long(folder / "ltsf" / "exchange_rate.parquet", 8, 50)
+    for part, length in (("train", 12), ("test", 13)):
+        rows = {
+            "id": ["W1", "W2"],
+            "values": [[0.1] * length, [2.0] * (length if part == "test" else 7)],
+        }
+        pl.DataFrame(rows).write_parquet(folder / "m4" / f"Weekly-{part}.parquet")
+    pl.DataFrame(rows).write_parquet(folder / "m4" / "naive2.parquet")
+    save_monitored(folder / "anomaly" / "MSL.npz", 55)
+    names = ("Exchange", "M4-Weekly", "MSL")
+    assert main(["data", "pack", *names, "--to", str(tmp_path / "packed")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    before = [benchmark_sets.long_term("Exchange"), benchmark_sets.m4_group("Weekly")]
+    naive2 = benchmark_sets.naive2_forecasts("Weekly")
+    monkeypatch.setenv("ORDERLESS_DATA", str(tmp_path / "packed"))
+    monkeypatch.setattr(benchmark_sets, "read_table", None)
+    after = [benchmark_sets.long_term("Exchange"), benchmark_sets.m4_group("Weekly")]
+    np.testing.assert_array_equal(before[0].values, after[0].values)
+    np.testing.assert_array_equal(before[1].future, after[1].future)
+    for one, two in zip(before[1].history, after[1].history, strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(naive2, benchmark_sets.naive2_forecasts("Weekly"))
+    assert [one.checksum for one in before] == [one.checksum for one in after]
+    assert before[0].variables == after[0].variables
+    assert benchmark_sets.anomaly("MSL").systems[0].train.shape[1] == 55
+
+
+def test_packing_says_what_it_lacks(folder, capsys):
+    assert main(["data", "pack", "ETTh1"]) == 2
+    assert "--to" in capsys.readouterr().err
+    save_monitored(folder / "anomaly" / "MSL.npz", 55)
+    assert main(["data", "pack", "MSL", "--to", str(folder)]) == 2
+    assert "data folder itself" in capsys.readouterr().err

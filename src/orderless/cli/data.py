@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,17 +11,23 @@ if TYPE_CHECKING:
 EXAMPLES = """\
   orderless data list
   orderless data list Weather
-  orderless data get ETTh1 ETTm1"""
+  orderless data get ETTh1 ETTm1
+  orderless data pack ETTh1 Weather --to FOLDER"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which sets."""
-    parser.add_argument("action", choices=("list", "get"), help="show sets, or fetch them")
+    parser.add_argument(
+        "action",
+        choices=("list", "get", "pack"),
+        help="show sets, fetch them, or write them so that NumPy alone can read them",
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="sets; `list` shows all without")
+    parser.add_argument("--to", type=Path, metavar="FOLDER", help="where `pack` writes")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """List the catalogue, or fetch what is missing into the data folder."""
+    """List the catalogue, fetch what is missing into the data folder, or pack what is there."""
     from orderless.data.catalogue import CATALOGUE, data_folder, find_entry
     from orderless.errors import SettingError
 
@@ -32,7 +39,16 @@ def run(arguments: argparse.Namespace) -> None:
             _print_entry(find_entry(name))
         return
     if not arguments.names:
-        raise SettingError("Name the sets to fetch: `orderless data get ETTh1`.")
+        raise SettingError(f"Name the sets: `orderless data {arguments.action} ETTh1`.")
+    if arguments.action == "pack":
+        from orderless.data.benchmark_sets import pack
+
+        if arguments.to is None:
+            raise SettingError("Name the folder to pack to: `--to FOLDER`.")
+        for name in arguments.names:
+            for path in pack(name, arguments.to):
+                print(path)
+        return
     from orderless.data.download import get
 
     for entry in [find_entry(name) for name in arguments.names]:

@@ -24,8 +24,8 @@ from orderless.data.catalogue import (
     files_there,
     find_entry,
 )
-from orderless.data.download import digest
 from orderless.data.files import read_table, read_ts
+from orderless.data.packing import copy_files, origin, read_rows, write_rows
 from orderless.errors import DataError
 
 MISSING_READING = -9999.0
@@ -111,9 +111,8 @@ def long_term(
     -9999 becomes NaN in Weather, unless `keep_missing_readings`: the benchmark as it is published.
     """
     entry, paths = _find(name, LONG_TERM, folder)
-    frame = nw.from_native(read_table(paths[0]), eager_only=True)
-    variables = tuple(column for column in frame.columns if column != "date")
-    values = np.stack([frame[column].to_numpy().astype(np.float64) for column in variables])
+    variables, rows = _read_long(paths[0])
+    values = np.stack(rows)
     if entry.name == "Weather" and not keep_missing_readings:
         values = np.where(values == MISSING_READING, np.nan, values)
     _check(entry, len(variables))
@@ -165,6 +164,7 @@ def naive2_forecasts(group: str, folder: Path | None = None) -> np.ndarray | Non
     """The forecasts [series, horizon] of the competition's Naive2, where m4/naive2.parquet lies."""
     folder = data_folder() if folder is None else folder
     path = folder / "m4" / "naive2.parquet"
+    path = path if path.is_file() else path.with_suffix(".npz")
     if not path.is_file():
         return None
     wanted = set(m4_group(group, folder).ids)
@@ -214,11 +214,27 @@ def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
     return MonitoredSet(entry.name, systems, checksum_of(paths), note)
 
 
+def pack(name: str, target: Path) -> list[Path]:
+    """Write a set below another folder, in files that NumPy alone can read; the same figures."""
+    entry, paths = _find(name, find_entry(name).task, None)
+    if entry.task not in (LONG_TERM, SHORT_TERM):
+        return copy_files(entry, target)
+    packed = []
+    if entry.task == SHORT_TERM and (naive2 := data_folder() / "m4" / "naive2.parquet").is_file():
+        paths = (*paths, naive2)
+    for path in paths:
+        names, rows = (_read_long if entry.task == LONG_TERM else _read_m4)(path)
+        packed.append((target / path.relative_to(data_folder())).with_suffix(".npz"))
+        write_rows(packed[-1], names, rows, path)
+    return packed
+
+
 def checksum_of(paths: Sequence[Path]) -> str:
-    """One checksum of the contents and names of several files."""
-    if len(paths) == 1:
-        return digest(paths[0])
-    lines = "".join(f"{path.name} {digest(path)}\n" for path in paths)
+    """One checksum of the contents and names of several files; packed ones count as unpacked."""
+    origins = [origin(path) for path in paths]
+    if len(origins) == 1:
+        return origins[0][1]
+    lines = "".join(f"{name} {checksum}\n" for name, checksum in origins)
     return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
@@ -242,7 +258,17 @@ def _check(entry: Entry, variables: int) -> None:
         )
 
 
+def _read_long(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    if path.suffix == ".npz":
+        return read_rows(path)
+    frame = nw.from_native(read_table(path), eager_only=True)
+    variables = tuple(column for column in frame.columns if column != "date")
+    return variables, [frame[column].to_numpy().astype(np.float64) for column in variables]
+
+
 def _read_m4(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
+    if path.suffix == ".npz":
+        return read_rows(path)
     frame = nw.from_native(read_table(path), eager_only=True)
     if path.suffix == ".parquet":
         ids, rows = frame["id"].to_list(), frame["values"].to_list()

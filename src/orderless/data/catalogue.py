@@ -46,7 +46,8 @@ class Original:
 class Entry:
     """One set of the catalogue.
 
-    prepared    paths of lossless conversions (parquet, npz), read where they lie in the folder
+    prepared    paths of lossless conversions (parquet, npz), read where they lie in the folder;
+                a parquet may lie there packed as npz instead
     originals   what `orderless data get` fetches, read where there is no conversion
     some        whether a part of `prepared` is a set too; what is read then says how much of it
     variables   how many there are, or None where it varies
@@ -288,8 +289,10 @@ def data_folder() -> Path:
 def files_there(entry: Entry, folder: Path | None = None) -> tuple[Path, ...]:
     """The files from which the set would be read; none where the folder does not hold it."""
     folder = data_folder() if folder is None else folder
-    prepared = tuple(path for name in entry.prepared if (path := folder / name).is_file())
-    if prepared and (entry.some or len(prepared) == len(entry.prepared)):
-        return prepared
+    places = tuple(folder / name for name in entry.prepared)
+    for layout in (places, tuple(path.with_suffix(".npz") for path in places)):
+        there = tuple(path for path in layout if path.is_file())
+        if there and (entry.some or len(there) == len(layout)):
+            return there
     originals = tuple(folder / original.path for original in entry.originals)
     return originals if all(path.is_file() for path in originals) else ()
