@@ -161,8 +161,11 @@ class Classifier(Estimator):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
             network = ClassificationNetwork(config, len(self.classes_), names=names)
-        train_cases, validation = _split(codes, self.validation_share, self.seed_)
+        train_cases, validation = self._split(codes)
         return self._task(network, panel, codes, train_cases, validation)
+
+    def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _split(codes, self.validation_share, self.seed_)
 
     def _task(
         self,
