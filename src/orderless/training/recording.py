@@ -1,6 +1,8 @@
 """A step as a CUDA graph: recorded once for each set of shapes, then replayed without Python."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -46,7 +48,7 @@ class Recorded:
     def _record(self, inputs: tuple[Tensor | None, ...]) -> "Recording":
         held = tuple(None if one is None else one.clone() for one in inputs)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        with _no_garbage_collection(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
             self.function(*held)
         return Recording(graph, held)
 
@@ -56,3 +58,15 @@ class Recording(NamedTuple):
 
     graph: torch.cuda.CUDAGraph
     inputs: tuple[Tensor | None, ...]
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Freeing an older recording while a new one is made would spoil it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
