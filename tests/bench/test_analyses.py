@@ -105,15 +105,16 @@ def test_an_ablation_runs(folder):
     write_exchange(folder)
     cell = ablation.cell("Exchange", 6, "w/o spectral", "fair", (0,))
     settings = cell.settings | {"look_backs": (24,)}
-    settings["forecaster"] |= {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
+    settings["forecaster"]["preset"] = "tiny"
+    settings["budget"] = {"epochs": 1, "steps": 2}
     (seed,) = ablation.run(replace(cell, options=frozen(settings))).seeds
     assert seed.test["mse"] < 0.2
 
 
 def test_what_was_learned_on_half_of_the_variables_is_used_on_the_others(folder):
     write_exchange(folder)
-    forecaster = {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
-    options = frozen({"look_backs": (24,), "forecaster": forecaster})
+    budget = {"epochs": 1, "steps": 2}
+    options = frozen({"look_backs": (24,), "forecaster": {"preset": "tiny"}, "budget": budget})
     for model in (transfer.HALF, transfer.ALL):
         cell = replace(transfer.cell("Exchange", 6, model, (0,)), options=options)
         (seed,) = transfer.run(cell).seeds

@@ -1,4 +1,7 @@
+import json
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ from bench_data import write_cases, write_exchange, write_m4, write_monitored
 
 from orderless.bench.config import frozen
 from orderless.bench.models import forecasts
+from orderless.bench.models.chosen_epoch import EndChoosesEpoch, GivenCasesChooseEpoch
 from orderless.bench.protocols.long_term_rules import scored_windows
 from orderless.bench.registry import TABLES, find_table
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
@@ -15,12 +19,13 @@ from orderless.data.benchmark_sets import long_term
 from orderless.data.catalogue import CATALOGUE
 from orderless.errors import DataError, SettingError
 
-TINY = {"preset": "tiny", "epochs": 1, "training": {"steps_per_epoch": 2}}
+TINY = {"preset": "tiny"}
+BRIEF = {"epochs": 1, "steps": 2}
 
 
 def long_term_cell(model, protocol="fair", **options):
     cell = long_term_table.cell("Exchange", 6, model, protocol, (0,))
-    return replace(cell, options=frozen({"look_backs": (12, 24), **options}))
+    return replace(cell, options=frozen({"look_backs": (12, 24), "budget": BRIEF, **options}))
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=lambda table: table.name)
@@ -41,7 +46,7 @@ def test_an_unknown_table_is_an_error():
 @pytest.mark.parametrize("model", ["naive", "seasonal naive", "ridge", "coupled ridge", "DLinear"])
 def test_a_baseline_of_the_long_term_table_runs(folder, model):
     write_exchange(folder)
-    outcome = long_term_table.run(long_term_cell(model, epochs=2))
+    outcome = long_term_table.run(long_term_cell(model))
     (seed,) = outcome.seeds
     assert seed.test["windows"] == 100 - 6 + 1
     assert 0 < seed.test["mse"] < 4
@@ -51,9 +56,12 @@ def test_a_baseline_of_the_long_term_table_runs(folder, model):
         assert seed.test["mse"] < 0.1
 
 
-def test_our_own_cell_of_the_long_term_table_runs(folder):
+@pytest.mark.parametrize("model", long_term_table.OURS)
+def test_our_own_cell_of_the_long_term_table_runs(folder, model):
     write_exchange(folder)
-    (seed,) = long_term_table.run(long_term_cell("orderless", forecaster=TINY)).seeds
+    forecaster = long_term_table.cell("Exchange", 6, model, "fair", (0,)).option("forecaster")
+    assert (forecaster["network"] == {"coupling": "none"}) == ("uncoupled" in model)
+    (seed,) = long_term_table.run(long_term_cell(model, forecaster=forecaster | TINY)).seeds
     assert seed.test["mse"] < 0.2
     assert seed.epochs == 1
     assert 0 <= seed.chosen["blend"] <= 1
@@ -110,7 +118,7 @@ def test_test_rows_change_nothing_of_what_was_fitted(folder):
     window = torch.as_tensor(np.random.default_rng(0).normal(size=(1, 8, 24)), dtype=torch.float32)
     for model in ("ridge", "coupled ridge", "DLinear"):
         one, two = (
-            forecasts.fit(model, forecasts.pose(each, 24, 6), 0, {"epochs": 1}).forecast(window)
+            forecasts.fit(model, forecasts.pose(each, 24, 6), 0, {"budget": BRIEF}).forecast(window)
             for each in (data, other)
         )
         torch.testing.assert_close(one, two, rtol=0, atol=0)
@@ -128,22 +136,84 @@ def test_baselines_of_m4_run_and_naive2_is_read(folder):
     assert set(scores["naive"]) == {"smape", "mase", "owa"}
 
 
-def test_our_own_cell_of_m4_runs(folder):
+def m4_cell(protocol):
+    options = {"forecaster": TINY | {"loss": "smape"}, "context_in_horizons": 2, "budget": BRIEF}
+    cell = m4_table.cell("Quarterly", "orderless", protocol, (0,))
+    return replace(cell, options=frozen(options))
+
+
+@pytest.mark.parametrize("protocol", ["fair", "paper"])
+def test_our_own_cell_of_m4_runs(folder, protocol):
     write_m4(folder)
-    cell = m4_table.cell("Quarterly", "orderless", "fair", (0,))
-    options = frozen({"forecaster": TINY | {"loss": "smape"}, "context_in_horizons": 2})
-    (seed,) = m4_table.run(replace(cell, options=options)).seeds
+    (seed,) = m4_table.run(m4_cell(protocol)).seeds
     assert seed.test["smape"] < 60
+    assert seed.epochs == 1
 
 
-def test_what_the_paper_does_and_we_cannot_yet_is_said(folder):
+def what_chose(monkeypatch, run):
+    """The systems that our forecaster was shown, and where their training part ended."""
+    seen = []
+    cut = EndChoosesEpoch._cut_windows
+
+    def spy(self, panel):
+        windows = cut(self, panel)
+        seen.append(([system.values[0] for system in panel.systems], windows))
+        return windows
+
+    monkeypatch.setattr(EndChoosesEpoch, "_cut_windows", spy)
+    run()
+    return seen[0]
+
+
+@pytest.mark.parametrize("protocol", ["fair", "paper"])
+def test_the_epoch_on_m4_is_chosen_by_what_the_protocol_says(folder, monkeypatch, protocol):
     write_m4(folder)
-    with pytest.raises(SettingError, match="fair"):
-        m4_table.run(m4_table.cell("Quarterly", "orderless", "paper", (0,)))
+    data = m4_table.m4_group("Quarterly")
+    systems, windows = what_chose(monkeypatch, lambda: m4_table.run(m4_cell(protocol)))
+    for number, (system, history) in enumerate(zip(systems, data.history, strict=True)):
+        hidden = 8 if protocol == "paper" else 0
+        assert len(system) == len(history) + hidden
+        end = windows.ends[number]
+        assert end == len(system) - 8
+        mine = windows.train[windows.train[:, 0] == number, 1]
+        assert (mine + 16 + 8 <= end).all()
+    assert (windows.selection[:, 1] + 16).tolist() == windows.ends
+
+
+def case_cell(model, protocol):
+    cell = classification_table.cell("BasicMotions", model, protocol, (0,))
+    settings = cell.option("classifier") | TINY
+    return replace(cell, options=frozen({"classifier": settings, "budget": BRIEF}))
+
+
+@pytest.mark.parametrize("protocol", ["fair", "paper"])
+def test_the_epoch_of_a_classifier_is_chosen_by_what_the_protocol_says(
+    folder, monkeypatch, protocol
+):
     write_cases(folder)
-    cell = classification_table.cell("BasicMotions", "orderless", "paper", (0,))
-    with pytest.raises(SettingError, match="fair"):
-        classification_table.run(cell)
+    shown = {}
+
+    def spy(self, cases, labels, chooser, chooser_labels):
+        shown["teach"], shown["choose"] = cases, chooser
+        return fit(self, cases, labels, chooser, chooser_labels)
+
+    fit = GivenCasesChooseEpoch.fit_with
+    monkeypatch.setattr(GivenCasesChooseEpoch, "fit_with", spy)
+    (seed,) = classification_table.run(case_cell("orderless", protocol)).seeds
+    assert len(shown["teach"]) == (20 if protocol == "paper" else 16)
+    assert len(shown["choose"]) == (20 if protocol == "paper" else 4)
+    assert (seed.validation["accuracy"] == seed.test["accuracy"]) or protocol == "fair"
+
+
+def test_cases_that_choose_teach_nothing_else(folder):
+    write_cases(folder)
+    data = classification_table.uea("BasicMotions")
+    scales = []
+    for factor in (1, 1000):
+        model = GivenCasesChooseEpoch(preset="tiny", epochs=0, verbose=False)
+        model.fit_with(data.train, data.train_labels, factor * data.test, data.test_labels)
+        scales.append(model.scales_)
+    assert scales[0] == scales[1]
 
 
 def test_classifiers_run(folder):
@@ -163,9 +233,7 @@ def test_our_own_cell_of_classification_runs(folder):
     for model, identify in (("orderless", None), ("orderless identified", "name")):
         cell = classification_table.cell("BasicMotions", model, "fair", (0,))
         assert cell.option("classifier")["identify"] == identify
-        settings = {"preset": "tiny", "epochs": 1, "identify": identify}
-        cell = replace(cell, options=frozen({"classifier": settings}))
-        (seed,) = classification_table.run(cell).seeds
+        (seed,) = classification_table.run(case_cell(model, "fair")).seeds
         assert seed.epochs == 1
         assert 0 <= seed.test["accuracy"] <= 100
 
@@ -192,8 +260,8 @@ def test_the_paper_joins_the_machines(folder):
 def test_our_own_cell_of_anomaly_detection_runs(folder):
     write_monitored(folder, names=("machine-1-1",))
     cell = anomaly_table.cell("SMD", "orderless", "fair", (0,))
-    settings = {"preset": "tiny", "epochs": 1, "context": 20}
-    (seed,) = anomaly_table.run(replace(cell, options=frozen({"detector": settings}))).seeds
+    options = {"detector": TINY | {"context": 20}, "budget": BRIEF}
+    (seed,) = anomaly_table.run(replace(cell, options=frozen(options))).seeds
     assert 0 <= seed.test["vus_pr"] <= 100
 
 
@@ -213,6 +281,36 @@ def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monk
     assert "accuracy" in shown
     assert "not run yet" in shown
     assert "no data here" in shown
+
+
+def test_a_budget_is_part_of_what_is_recorded(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_cases(folder)
+    command = ["bench", "run", "classification", "--only", "BasicMotions/all/orderless/"]
+    command += ["--seeds", "1"]
+    assert main([*command, "--budget", "1x2"]) == 0
+    (path,) = Path("results").rglob("*.json")
+    record = json.loads(path.read_text())
+    assert record["config"]["options"]["budget"] == {"epochs": 1, "steps": 2}
+    assert record["seeds"][0]["epochs"] == 1
+    assert main([*command, "--budget", "1x2"]) == 0
+    assert "1 were there" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main([*command, "--budget", "8"])
+    ridge = classification_table.cell("BasicMotions", "ridge", "fair", (0,))
+    assert ridge.with_budget(1, 2) == ridge
+
+
+def test_peers_whose_library_is_not_here_are_left_out_in_one_line(
+    folder, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "aeon", None)
+    monkeypatch.chdir(tmp_path)
+    write_cases(folder)
+    assert main(["bench", "run", "classification", "--only", "BasicMotions/all/M"]) == 0
+    shown = capsys.readouterr().out
+    assert "left out: MiniRocket, MultiRocketHydra; not installed: aeon" in shown
+    assert "0 done, 0 were there, 0 failed" in shown
 
 
 def test_a_cell_without_data_fails_and_says_how_to_get_it(folder, tmp_path, capsys, monkeypatch):

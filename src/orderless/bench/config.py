@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from orderless.bench.protocols import check_protocol
@@ -20,7 +20,8 @@ class CellConfig:
     model                       a name that the table knows
     protocol                    fair or paper
     seeds                       each is one run
-    options                     everything else the model is told, as `frozen` makes it
+    options                     everything else the model is told, as `frozen` makes it; `budget`
+                                is how long a network is trained at most
     """
 
     table: str
@@ -57,9 +58,24 @@ class CellConfig:
             raise SettingError(f"The cell {self.name} lacks the option {name!r}.")
         return self.settings[name]
 
+    def with_budget(self, epochs: int, steps: int | None) -> "CellConfig":
+        """The same cell with another budget of training; a cell that has none is as it was.
+
+        steps   steps an epoch at most, None for a whole pass over the data
+        """
+        if "budget" not in self.settings:
+            return self
+        budget = {"epochs": epochs, "steps": steps}
+        return replace(self, options=frozen(self.settings | {"budget": budget}))
+
     def to_json(self) -> dict[str, Any]:
         """The same as plain values, which read back as themselves."""
         return json.loads(json.dumps(asdict(self) | {"options": self.settings}))
+
+
+def training_of(budget: Mapping[str, Any]) -> dict[str, Any]:
+    """A budget as arguments of one of our estimators."""
+    return {"epochs": budget["epochs"], "training": {"steps_per_epoch": budget["steps"]}}
 
 
 def frozen(options: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -1,7 +1,7 @@
 """Tables and analyses by name: their cells, how to run one, and how to read its figures."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orderless.bench.analyses import (
     ablation,
@@ -13,6 +13,8 @@ from orderless.bench.analyses import (
 )
 from orderless.bench.config import CellConfig
 from orderless.bench.models.layer_forecaster import LAYERS
+from orderless.bench.models.peers import PEERS
+from orderless.bench.models.rocket import CLASSES
 from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.records import Outcome
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
@@ -36,6 +38,7 @@ class Table:
     metrics     for each protocol that it has, the figures it shows
     setting     what a setting is called; empty where there is one a set
     simulated   whether it needs no data
+    peers       models of other libraries, and the package that each needs
     """
 
     name: str
@@ -46,6 +49,7 @@ class Table:
     metrics: dict[str, tuple[Metric, ...]]
     setting: str = ""
     simulated: bool = False
+    peers: Mapping[str, str] = field(default_factory=dict)
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
@@ -75,6 +79,7 @@ TABLES: dict[str, Table] = {
             long_term_table.MODELS,
             {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
             "horizon",
+            peers=dict.fromkeys(PEERS, "neuralforecast"),
         ),
         Table(
             m4_table.NAME,
@@ -91,6 +96,7 @@ TABLES: dict[str, Table] = {
             classification_table.run,
             classification_table.MODELS,
             {FAIR: (ACCURACY,), PAPER: (ACCURACY,)},
+            peers=dict.fromkeys(CLASSES, "aeon"),
         ),
         Table(
             anomaly_table.NAME,

@@ -7,6 +7,7 @@ EXAMPLES = """\
   orderless bench list
   orderless bench list long-term
   orderless bench run long-term --only ETTh1/96/ridge --protocol both
+  orderless bench run long-term --only /orderless/ --budget 2x50 --jobs 4
   orderless bench report
   orderless bench check"""
 
@@ -25,6 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="cells side by side, a process each (1)"
+    )
+    parser.add_argument(
+        "--budget",
+        type=_budget,
+        metavar="EPOCHSxSTEPS",
+        help="train networks for this long at most, 8x100 say; default: what the table says",
     )
     parser.add_argument("--again", action="store_true", help="run cells that have a result, too")
     parser.add_argument(
@@ -64,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     from orderless.bench.harness import run_cells
 
+    cells = _without_absent_peers(table, cells)
     summary = run_cells(
         cells, table.run, arguments.results, jobs=arguments.jobs, again=arguments.again
     )
@@ -108,7 +116,29 @@ def _cells(table, arguments: argparse.Namespace) -> list:
     # The two protocols of a cell side by side: a fit that both need is made once.
     together = [cell for pair in zip(*every, strict=True) for cell in pair]
     wanted = arguments.only or [""]
-    return [cell for cell in together if any(part in cell.name for part in wanted)]
+    cells = [cell for cell in together if any(part in cell.name for part in wanted)]
+    if arguments.budget is None:
+        return cells
+    return [cell.with_budget(*arguments.budget) for cell in cells]
+
+
+def _budget(words: str) -> tuple[int, int]:
+    epochs, _, steps = words.partition("x")
+    if not (epochs.isdecimal() and steps.isdecimal() and int(steps)):
+        raise argparse.ArgumentTypeError(f"{words!r} is not EPOCHSxSTEPS, such as 8x100")
+    return int(epochs), int(steps)
+
+
+def _without_absent_peers(table, cells: list) -> list:
+    """Models of libraries that are not here are left out in one line, not failed one by one."""
+    from importlib.util import find_spec
+
+    absent = {model: package for model, package in table.peers.items() if not find_spec(package)}
+    left_out = {cell.model for cell in cells} & set(absent)
+    if left_out:
+        packages = ", ".join(sorted({absent[model] for model in left_out}))
+        print(f"left out: {', '.join(sorted(left_out))}; not installed: {packages}")
+    return [cell for cell in cells if cell.model not in absent]
 
 
 def _print_state(table, arguments: argparse.Namespace) -> None:

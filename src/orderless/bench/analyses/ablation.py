@@ -40,7 +40,7 @@ def cell(
     """The cell of the long-term table with one change."""
     whole = long_term_table.cell(dataset, horizon, "orderless", protocol, seeds)
     settings = whole.settings
-    settings["forecaster"] |= {"network": VARIANTS[variant] or None}
+    settings["forecaster"]["network"] = VARIANTS[variant] or None
     return replace(whole, table=NAME, model=variant, options=frozen(settings))
 
 

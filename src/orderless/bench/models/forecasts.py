@@ -2,16 +2,20 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from orderless import Forecaster
-from orderless.bench.models.dlinear import fit_dlinear
+from orderless.bench.config import frozen, training_of
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.dlinear import DLinear
+from orderless.bench.models.peers import PEERS, peer_builder
 from orderless.bench.models.ridge import fit_ridge
+from orderless.bench.models.window_task import fit_module
 from orderless.bench.protocols.long_term_rules import (
     every_window,
     scale_by_training_rows,
@@ -46,12 +50,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A forecast, how long it took to fit, and what else is worth keeping."""
+    """A forecast, what it took to fit, and what else is worth keeping."""
 
     forecast: Forecast
-    seconds: float
     epochs: int | None = None
     chosen: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    peak_memory_bytes: int | None = None
+
+
+Fit = Callable[[Problem, int, Mapping[str, Any]], Fitted]
 
 
 def pose(data: LongSeries, context: int, horizon: int) -> Problem:
@@ -63,10 +71,27 @@ def pose(data: LongSeries, context: int, horizon: int) -> Problem:
 
 
 def fit(model: str, problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    """A model of that name, fitted on train windows and chosen on validation windows."""
+    """A model of that name, fitted on train windows and chosen on validation windows.
+
+    The last few are remembered: both protocols need the same one.
+    """
     if model not in MODELS:
         raise SettingError(f"There is no model {model!r}; choose one of {', '.join(MODELS)}.")
-    return MODELS[model](problem, seed, options)
+    key = (model, problem.data.checksum, problem.context, problem.horizon, seed, frozen(options))
+    if key not in _KNOWN:
+        start_measuring()
+        begun = time.perf_counter()
+        fitted = MODELS[model](problem, seed, options)
+        seconds = round(time.perf_counter() - begun, 3)
+        while len(_KNOWN) >= MOST_KNOWN:
+            _KNOWN.pop(next(iter(_KNOWN)))
+        _KNOWN[key] = replace(fitted, seconds=seconds, peak_memory_bytes=peak_bytes())
+    return _KNOWN[key]
+
+
+MOST_KNOWN = 12
+"""Three seeds at four look-backs."""
+_KNOWN: dict[tuple[Any, ...], Fitted] = {}
 
 
 @torch.inference_mode()
@@ -85,67 +110,68 @@ def errors_of_windows(problem: Problem, part: str, forecast: Forecast) -> tuple[
 
 
 def _fit_naive(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    return Fitted(lambda x: naive(x, torch.ones_like(x, dtype=torch.bool), problem.horizon), 0.0)
+    return Fitted(lambda x: naive(x, torch.ones_like(x, dtype=torch.bool), problem.horizon))
 
 
 def _fit_seasonal_naive(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
     season = problem.data.season
     return Fitted(
         lambda x: seasonal_naive(x, torch.ones_like(x, dtype=torch.bool), problem.horizon, season),
-        0.0,
         chosen={"season": season},
     )
 
 
 def _fit_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    return _ridge(problem, pooled=False)
+    return Fitted(_ridge(problem, pooled=False))
 
 
 def _fit_coupled_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    return _ridge(problem, pooled=True)
+    return Fitted(_ridge(problem, pooled=True))
 
 
-def _ridge(problem: Problem, *, pooled: bool) -> Fitted:
-    """The ridge and the time of its fit, remembered: both protocols need the same one."""
-    key = (problem.data.checksum, problem.context, problem.horizon, pooled)
-    if key not in _KNOWN_RIDGES:
-        begun = time.perf_counter()
-        ridge = fit_ridge(
-            problem.series,
-            problem.windows("train"),
-            problem.windows("validation"),
-            problem.context,
-            problem.horizon,
-            pooled=pooled,
-        )
-        while len(_KNOWN_RIDGES) >= MOST_KNOWN_RIDGES:
-            _KNOWN_RIDGES.pop(next(iter(_KNOWN_RIDGES)))
-        _KNOWN_RIDGES[key] = Fitted(ridge, time.perf_counter() - begun)
-    return _KNOWN_RIDGES[key]
-
-
-MOST_KNOWN_RIDGES = 8
-_KNOWN_RIDGES: dict[tuple[str, int, int, bool], Fitted] = {}
+def _ridge(problem: Problem, *, pooled: bool) -> Forecast:
+    return fit_ridge(
+        problem.series,
+        problem.windows("train"),
+        problem.windows("validation"),
+        problem.context,
+        problem.horizon,
+        pooled=pooled,
+    )
 
 
 def _fit_dlinear(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    begun = time.perf_counter()
-    network, outcome = fit_dlinear(
+    return _train(problem, seed, options, lambda: DLinear(problem.context, problem.horizon))
+
+
+def _train(
+    problem: Problem, seed: int, options: Mapping[str, Any], build: Callable[[], nn.Module]
+) -> Fitted:
+    """A module trained by the loop that trains everything here; validation chooses the epoch."""
+    network, outcome = fit_module(
+        build,
         problem.series,
         problem.windows("train"),
         problem.windows("validation"),
         problem.context,
         problem.horizon,
         seed=seed,
-        epochs=options["epochs"],
+        budget=options["budget"],
     )
-    return Fitted(network, time.perf_counter() - begun, epochs=len(outcome.history) - 1)
+    return Fitted(network, epochs=len(outcome.history) - 1)
+
+
+def _fit_peer(name: str) -> Fit:
+    def fit_one(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+        build = peer_builder(name, problem.context, problem.horizon, len(problem.data.variables))
+        return _train(problem, seed, options, build)
+
+    return fit_one
 
 
 def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
     """`Forecaster` with its own split of the rows before the test span: the same borders."""
     borders = problem.data.borders
-    begun = time.perf_counter()
     model = Forecaster(
         problem.horizon,
         problem.context,
@@ -153,21 +179,23 @@ def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> F
         random_state=seed,
         verbose=False,
         **options["forecaster"],
+        **training_of(options["budget"]),
     ).fit(problem.scaled[:, : borders.validation].T)
     network = model.network_
     return Fitted(
         lambda x: network(x).point,
-        time.perf_counter() - begun,
         epochs=len(model.history_) - 1,
         chosen={"blend": model.blend_},
     )
 
 
-MODELS: dict[str, Callable[[Problem, int, Mapping[str, Any]], Fitted]] = {
+MODELS: dict[str, Fit] = {
     "orderless": _fit_orderless,
+    "orderless uncoupled": _fit_orderless,
     "naive": _fit_naive,
     "seasonal naive": _fit_seasonal_naive,
     "ridge": _fit_ridge,
     "coupled ridge": _fit_coupled_ridge,
     "DLinear": _fit_dlinear,
+    **{name: _fit_peer(name) for name in PEERS},
 }

@@ -1,13 +1,18 @@
-"""Any module that forecasts windows of complete data, as the training loop sees it."""
+"""Any module that forecasts windows of complete data, trained by the loop that trains ours."""
 
 import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 from orderless.data import Batch, Series
+from orderless.training import Outcome, TrainingConfig, train
 
+ROWS_PER_STEP = 2048
+"""Look-backs of one variable in a training step."""
 ROWS_AT_ONCE = 16_384
 """Look-backs of one variable in a forward pass without gradients."""
 
@@ -62,3 +67,33 @@ class WindowTask:
 
     def _gather(self, index: Tensor) -> Batch:
         return self.series.batch(index, self.context, self.horizon)
+
+
+def fit_module(
+    build: Callable[[], nn.Module],
+    series: Series,
+    windows: Tensor,
+    validation: Tensor,
+    context: int,
+    horizon: int,
+    *,
+    seed: int,
+    budget: Mapping[str, Any],
+) -> tuple[nn.Module, Outcome]:
+    """What `build` makes, trained on windows of complete data; the best epoch on validation."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build()
+    task = WindowTask(module, series, windows, validation, context, horizon)
+    config = TrainingConfig(
+        epochs=budget["epochs"],
+        steps_per_epoch=budget["steps"],
+        batch_size=max(4, ROWS_PER_STEP // series.members.shape[1]),
+        learning_rate=1e-3,
+        weight_decay=0.0,
+        average=0.0,
+        seed=seed,
+        device="cuda" if series.flat.is_cuda else "cpu",
+    )
+    outcome = train(task, config, show_progress=False)
+    return module.eval().requires_grad_(False), outcome

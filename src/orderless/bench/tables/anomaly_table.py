@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orderless import Detector
-from orderless.bench.config import CellConfig, frozen
+from orderless.bench.config import CellConfig, frozen, training_of
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.detectors import Score, fit_pca, random_score
 from orderless.bench.protocols import PAPER
@@ -25,6 +25,7 @@ from orderless.errors import SettingError
 
 NAME = "anomaly"
 MODELS = ("orderless", "PCA", "random score")
+BUDGET = {"epochs": 10, "steps": 60}
 
 
 def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
@@ -34,7 +35,7 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 
 def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
     """The complete setting of one cell."""
-    detector = {"preset": "tiny", "epochs": 10, "context": PAPER_WINDOW}
+    options = {"detector": {"preset": "tiny", "context": PAPER_WINDOW}, "budget": BUDGET}
     return CellConfig(
         table=NAME,
         dataset=dataset,
@@ -42,7 +43,7 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
         model=model,
         protocol=protocol,
         seeds=(0,) if model == "PCA" else tuple(seeds),
-        options=frozen({"detector": detector}) if model == "orderless" else (),
+        options=frozen(options) if model == "orderless" else (),
     )
 
 
@@ -87,7 +88,12 @@ def _fit(config: CellConfig, rows: np.ndarray, seed: int) -> Score:
     if config.model == "random score":
         return random_score(seed)
     if config.model == "orderless":
-        model = Detector(random_state=seed, verbose=False, **config.option("detector")).fit(rows)
+        model = Detector(
+            random_state=seed,
+            verbose=False,
+            **config.option("detector"),
+            **training_of(config.option("budget")),
+        ).fit(rows)
         return lambda new: np.asarray(model.score(new), np.float64).reshape(-1)
     raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
 

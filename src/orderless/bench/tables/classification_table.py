@@ -3,25 +3,21 @@
 import time
 from collections.abc import Sequence
 
-from orderless import Classifier
-from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
 from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.chosen_epoch import GivenCasesChooseEpoch
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
 from orderless.bench.models.rocket import CLASSES, fit_rocket, predict_rocket
-from orderless.bench.protocols import PAPER
-from orderless.bench.protocols.classification_rules import (
-    VALIDATION_SHARE,
-    scale_cases,
-    selection_cases,
-)
+from orderless.bench.protocols.classification_rules import scale_cases, selection_cases
 from orderless.bench.records import Outcome, SeedResult
-from orderless.data.benchmark_sets import Cases, uea
+from orderless.data.benchmark_sets import uea
 from orderless.data.catalogue import CATALOGUE, CLASSIFICATION
-from orderless.errors import SettingError
+from orderless.estimators.classifier import MODEL as OURS
 from orderless.metrics import accuracy
 
 NAME = "classification"
 MODELS = ("orderless", "orderless identified", "commonest class", "ridge", *CLASSES)
+BUDGET = {"epochs": 60, "steps": 50}
 SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)
 
 
@@ -35,7 +31,8 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
     options: dict[str, object] = {}
     if model.startswith("orderless"):
         identify = "name" if model == "orderless identified" else None
-        options["classifier"] = {"preset": "default", "epochs": 60, "identify": identify}
+        options["classifier"] = {"preset": "default", "identify": identify}
+        options["budget"] = BUDGET
     return CellConfig(
         table=NAME,
         dataset=dataset,
@@ -57,15 +54,15 @@ def run(config: CellConfig) -> Outcome:
         start_measuring()
         begun = time.perf_counter()
         learn, choose = selection_cases(data.train_labels, config.protocol, seed)
+        chooser = (test, data.test_labels)
+        if choose is not None:
+            chooser = (train[choose], data.train_labels[choose])
         validation: dict[str, float] = {}
         chosen: dict[str, float] = {}
         epochs = None
         if config.model == "commonest class":
             predicted = commonest_class(data.train_labels)(test)
         elif config.model == "ridge":
-            chooser = (test, data.test_labels)
-            if choose is not None:
-                chooser = (train[choose], data.train_labels[choose])
             ridge = fit_ridge_classifier(train[learn], data.train_labels[learn], *chooser)
             predicted = ridge.predict(test)
             validation = {"accuracy": 100 * ridge.validation_accuracy}
@@ -75,8 +72,14 @@ def run(config: CellConfig) -> Outcome:
             rocket = fit_rocket(config.model, train, data.train_labels, seed)
             predicted = predict_rocket(rocket, test)
         else:
-            model = _fit_orderless(config, data, train, seed)
+            model = GivenCasesChooseEpoch(
+                random_state=seed,
+                verbose=False,
+                **config.option("classifier"),
+                **training_of(config.option("budget")),
+            ).fit_with(train[learn], data.train_labels[learn], *chooser)
             predicted, epochs = model.predict(test), len(model.history_) - 1
+            validation = {"accuracy": 100 * (1 - model.errors_[OURS])}
         results.append(
             SeedResult(
                 seed=seed,
@@ -89,17 +92,3 @@ def run(config: CellConfig) -> Outcome:
             )
         )
     return Outcome(tuple(results), data.checksum, data.note)
-
-
-def _fit_orderless(config: CellConfig, data: Cases, train, seed: int) -> Classifier:
-    if config.protocol == PAPER:
-        raise SettingError(
-            "Choosing an epoch by the test cases, as the paper's code does, is not wired to "
-            "`Classifier`, which holds out cases of its own. Run this cell with `fair`."
-        )
-    return Classifier(
-        validation_share=VALIDATION_SHARE,
-        random_state=seed,
-        verbose=False,
-        **config.option("classifier"),
-    ).fit(train, data.train_labels)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
-from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
+from orderless.bench.models.peers import PEERS
 from orderless.bench.protocols.long_term_rules import choose_look_back, scored_windows
 from orderless.bench.records import Outcome, SeedResult
 from orderless.data.benchmark_sets import long_term
@@ -12,8 +12,13 @@ from orderless.data.catalogue import LONG_TERM_SETS
 
 NAME = "long-term"
 HORIZONS = (96, 192, 336, 720)
-LOOK_BACKS = (96, 336)
-MODELS = ("orderless", "naive", "seasonal naive", "ridge", "coupled ridge", "DLinear")
+LOOK_BACK = 336
+LOOK_BACKS = (96, 336, 512, 720)
+"""Those that a closed form can afford to choose from; a network gets one."""
+OURS = ("orderless", "orderless uncoupled")
+MODELS = (*OURS, "naive", "seasonal naive", "ridge", "coupled ridge", "DLinear", *PEERS)
+BUDGET = {"epochs": 8, "steps": 100}
+BASELINE_BUDGET = {"epochs": 20, "steps": 100}
 
 
 def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
@@ -28,24 +33,21 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 
 def cell(dataset: str, horizon: int, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
     """The complete setting of one cell."""
-    options: dict[str, object] = {"look_backs": LOOK_BACKS}
-    random = True
-    if model == "orderless":
-        options |= {"look_backs": (336,), "forecaster": {"preset": "default", "epochs": 8}}
-    elif model == "DLinear":
-        options |= {"look_backs": (336,), "epochs": 20}
-    else:
-        random = False
-    if model in ("naive", "seasonal naive"):
-        # Neither looks further back than a season.
-        options["look_backs"] = (336,)
+    options: dict[str, object] = {"look_backs": (LOOK_BACK,)}
+    if model in OURS:
+        network = {"coupling": "none"} if model == "orderless uncoupled" else None
+        options |= {"forecaster": {"preset": "default", "network": network}, "budget": BUDGET}
+    elif model == "DLinear" or model in PEERS:
+        options["budget"] = BASELINE_BUDGET
+    elif "ridge" in model:
+        options["look_backs"] = LOOK_BACKS
     return CellConfig(
         table=NAME,
         dataset=dataset,
         setting=str(horizon),
         model=model,
         protocol=protocol,
-        seeds=tuple(seeds) if random else DETERMINISTIC_SEEDS,
+        seeds=tuple(seeds) if "budget" in options else DETERMINISTIC_SEEDS,
         options=frozen(options),
     )
 
@@ -55,12 +57,10 @@ def run(config: CellConfig) -> Outcome:
     data = long_term(config.dataset, keep_missing_readings=True)
     results = []
     for seed in config.seeds:
-        start_measuring()
-        problems, fitted, validation, test = {}, {}, {}, {}
+        fitted, validation, test = {}, {}, {}
         for look_back in config.option("look_backs"):
             problem = pose(data, look_back, int(config.setting))
-            one = fit(config.model, problem, seed, config.settings)
-            problems[look_back], fitted[look_back] = problem, one
+            one = fitted[look_back] = fit(config.model, problem, seed, config.settings)
             validation[look_back] = _score(problem, one, "validation", "fair")
             test[look_back] = _score(problem, one, "test", config.protocol)
         best = choose_look_back(_mse(validation), _mse(test), config.protocol)
@@ -72,7 +72,10 @@ def run(config: CellConfig) -> Outcome:
                 chosen={"look_back": best, **fitted[best].chosen},
                 epochs=fitted[best].epochs,
                 seconds=round(sum(one.seconds for one in fitted.values()), 3),
-                peak_memory_bytes=peak_bytes(),
+                peak_memory_bytes=max(
+                    (one.peak_memory_bytes or 0 for one in fitted.values()), default=0
+                )
+                or None,
             )
         )
     return Outcome(tuple(results), data.checksum, data.note)

@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from orderless import Forecaster
-from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
 from orderless.bench.memory import peak_bytes, start_measuring
-from orderless.bench.protocols import PAPER
-from orderless.bench.protocols.short_term_rules import Scores, owa_from_means, score_group
+from orderless.bench.models.chosen_epoch import EndChoosesEpoch
+from orderless.bench.protocols.short_term_rules import (
+    Scores,
+    owa_from_means,
+    score_group,
+    selection_data,
+)
 from orderless.bench.records import Outcome, SeedResult
 from orderless.data.benchmark_sets import ShortSeries, m4_group, naive2_forecasts
 from orderless.data.catalogue import M4_GROUPS
@@ -19,6 +23,7 @@ from orderless.estimators.baselines import naive, seasonal_naive
 
 NAME = "m4"
 MODELS = ("orderless", "naive", "seasonal naive", "naive2")
+BUDGET = {"epochs": 8, "steps": 100}
 
 
 def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
@@ -29,7 +34,11 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 def cell(group: str, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
     """The complete setting of one cell."""
     ours = model == "orderless"
-    forecaster = {"preset": "tiny", "epochs": 8, "loss": "smape"}
+    options = {
+        "forecaster": {"preset": "tiny", "loss": "smape"},
+        "context_in_horizons": 2,
+        "budget": BUDGET,
+    }
     return CellConfig(
         table=NAME,
         dataset=f"M4-{group}",
@@ -37,7 +46,7 @@ def cell(group: str, model: str, protocol: str, seeds: Sequence[int]) -> CellCon
         model=model,
         protocol=protocol,
         seeds=tuple(seeds) if ours else DETERMINISTIC_SEEDS,
-        options=frozen({"forecaster": forecaster, "context_in_horizons": 2}) if ours else (),
+        options=frozen(options) if ours else (),
     )
 
 
@@ -108,22 +117,20 @@ def _orderless(
     group: str, data: ShortSeries, config: CellConfig, seed: int
 ) -> tuple[np.ndarray, int | None]:
     """Each series is a system of one variable; it and its forecast are in units of its own mean."""
-    if config.protocol == PAPER:
-        raise SettingError(
-            "Choosing an epoch by the test file, as the paper's code does, is not wired to "
-            "`Forecaster`, which holds out data of its own. Run this cell with `fair`."
-        )
+    past, chooser = selection_data(data.history, data.future, config.protocol)
     horizon = data.future.shape[1]
-    model = Forecaster(
+    model = EndChoosesEpoch(
         horizon,
         config.option("context_in_horizons") * horizon,
         season=data.period,
         random_state=seed,
         verbose=False,
         **config.option("forecaster"),
+        **training_of(config.option("budget")),
     )
-    sizes = [max(float(np.abs(one).mean()), 1e-9) for one in data.history]
-    model.fit([(one / size)[:, None] for one, size in zip(data.history, sizes, strict=True)])
+    sizes = [max(float(np.abs(one).mean()), 1e-9) for one in past]
+    whole = [np.concatenate(pair) for pair in zip(past, chooser, strict=True)]
+    model.fit([(one / size)[:, None] for one, size in zip(whole, sizes, strict=True)])
     rows = model.predict([(one / s)[:, None] for one, s in zip(data.history, sizes, strict=True)])
     forecast = np.stack([np.asarray(row)[:, 0] * s for row, s in zip(rows, sizes, strict=True)])
     return forecast, len(model.history_) - 1
