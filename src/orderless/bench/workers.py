@@ -5,7 +5,6 @@ cell has failed, and everything else goes on.
 """
 
 import multiprocessing
-import os
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -52,7 +51,7 @@ def run_side_by_side(
     """Run every group of cells in one of the processes; `note` hears of each cell as it ends."""
     waiting = deque(groups)
     jobs = min(jobs, len(groups))
-    threads = max(1, (os.cpu_count() or 1) // max(1, jobs))
+    threads = max(1, torch.get_num_threads() // max(1, jobs))
     crew = [_Worker(run, folder, threads) for _ in range(jobs)]
     try:
         while True:

@@ -26,7 +26,8 @@ from orderless.data.benchmark_sets import LongSeries
 from orderless.errors import SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
 
-ENTRIES_AT_ONCE = 2**23
+ENTRIES_AT_ONCE = {"cuda": 2**22, "cpu": 2**19}
+"""Of look-backs and targets, in one forward pass: networks need a hundred times their input."""
 Forecast = Callable[[Tensor], Tensor]
 """Look-backs [window, variable, context] to forecasts [window, variable, horizon]."""
 
@@ -57,6 +58,8 @@ class Fitted:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     peak_memory_bytes: int | None = None
+    errors: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """What `errors_of_windows` found, by part: both protocols read them."""
 
 
 Fit = Callable[[Problem, int, Mapping[str, Any]], Fitted]
@@ -98,8 +101,8 @@ _KNOWN: dict[tuple[Any, ...], Fitted] = {}
 def errors_of_windows(problem: Problem, part: str, forecast: Forecast) -> tuple[Tensor, Tensor]:
     """Mean squared and mean absolute error of every window of a part, [window] each, in float64."""
     windows = problem.windows(part)
-    variables = len(problem.data.variables)
-    at_once = max(1, ENTRIES_AT_ONCE // ((problem.context + problem.horizon) * variables))
+    entries = (problem.context + problem.horizon) * len(problem.data.variables)
+    at_once = max(1, ENTRIES_AT_ONCE[problem.series.flat.device.type] // entries)
     squared, absolute = [], []
     for index in windows.split(at_once):
         batch = problem.series.batch(index, problem.context, problem.horizon)

@@ -74,10 +74,14 @@ def peer_builder(
         with warnings.catch_warnings():
             # What it and its libraries say about their own future is no matter of ours.
             warnings.simplefilter("ignore")
-            logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+            logging.getLogger("lightning_fabric.utilities.seed").setLevel(logging.ERROR)
             models = importlib.import_module("neuralforecast.models")
             settings = PEERS[name] | ({"n_series": variables} if name in JOINT else {})
-            network = getattr(models, name)(h=horizon, input_size=context, **settings)
+            # It seeds every generator itself, with 1 unless told otherwise.
+            seed = int(torch.randint(2**31, ()))
+            network = getattr(models, name)(
+                h=horizon, input_size=context, random_seed=seed, **settings
+            )
         return PeerForecaster(network, joint=name in JOINT)
 
     return build

@@ -82,7 +82,9 @@ def run(config: CellConfig) -> Outcome:
 
 
 def _score(problem: Problem, fitted: Fitted, part: str, protocol: str) -> dict[str, float]:
-    squared, absolute = errors_of_windows(problem, part, fitted.forecast)
+    if part not in fitted.errors:
+        fitted.errors[part] = errors_of_windows(problem, part, fitted.forecast)
+    squared, absolute = fitted.errors[part]
     count = scored_windows(len(squared), protocol)
     return {
         "mse": float(squared[:count].mean()),
