@@ -106,6 +106,27 @@ def test_intervals_widen_with_the_level_and_cover_their_share():
     assert 0.65 < result.scores["this model"]["coverage-80"] < 0.95
 
 
+def test_trained_quantiles_widen_intervals_where_the_past_was_rough(tmp_path):
+    random = np.random.default_rng(0)
+    rough = np.repeat(random.random((60, 6)) < 0.5, 20, axis=0)  # a stretch of 20 steps is, or not
+    values = random.standard_normal(rough.shape) * np.where(rough, 3.0, 0.3)
+    model = quick(loss="quantile", epochs=2, training=FAST)
+    model.fit(values[:900])
+    test = values[900:]
+    result = model.backtest(test, windows=200, step=1, level=[80])
+    assert 0.7 < result.scores["this model"]["coverage-80"] < 0.9
+    ends = model.predict([values[: at + 12] for at in range(0, 900, 20)], level=[80])
+    width = np.stack([one[0] for one in ends["hi-80"]]) - np.stack(
+        [one[0] for one in ends["lo-80"]]
+    )
+    was_rough = np.stack([rough[at] for at in range(0, 900, 20)])
+    assert width[was_rough].mean() > 1.3 * width[~was_rough].mean()
+    model.save(tmp_path)
+    again = load(tmp_path).predict(test, level=[80])
+    for ending, expected in model.predict(test, level=[80]).items():
+        np.testing.assert_array_equal(again[ending], expected)
+
+
 def test_a_backtest_forecasts_from_the_past_only(trained):
     result = trained.backtest(FRAME, windows=3, level=[80])
     assert len(result.forecast) == 3 * 6

@@ -39,7 +39,7 @@ def test_known_values():
 def test_pinball_is_least_at_the_quantile():
     target = torch.arange(1.0, 100.0)
     guesses = torch.arange(1.0, 100.0)
-    losses = [pinball(torch.full((99, 1), g), target, quantiles=[0.9]) for g in guesses]
+    losses = [pinball(torch.full((99, 1), g), target, levels=torch.tensor([0.9])) for g in guesses]
     assert guesses[int(torch.stack(losses).argmin())] == pytest.approx(90, abs=1)
 
 

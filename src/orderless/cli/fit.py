@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", type=int, help="steps to look back (default: inferred)")
     parser.add_argument("--season", type=int, help="forecast: steps in a season")
     parser.add_argument(
-        "--loss", choices=("l1", "mse", "huber", "smape"), help="forecast: the loss"
+        "--loss", choices=("l1", "mse", "huber", "smape", "quantile"), help="forecast: the loss"
     )
     parser.add_argument("--label", metavar="COLUMN", help="classify: the column of classes")
     parser.add_argument(

@@ -52,13 +52,14 @@ def score(truth: Sequence[np.ndarray], forecast: Sequence[np.ndarray]) -> dict[s
 def coverage(
     truth: Sequence[np.ndarray],
     forecast: Sequence[np.ndarray],
+    width: Sequence[np.ndarray],
     low: np.ndarray,
     high: np.ndarray,
 ) -> float:
-    """The share of known values between forecast + low and forecast + high, [horizon] each."""
+    """The share of known values from forecast + width low to forecast + width high."""
     inside = [
-        ((t - f >= low) & (t - f <= high))[np.isfinite(t - f)]
-        for t, f in zip(truth, forecast, strict=True)
+        ((t - f >= low * w) & (t - f <= high * w))[np.isfinite(t - f)]
+        for t, f, w in zip(truth, forecast, width, strict=True)
     ]
     joined = np.concatenate(inside)
     return float(joined.mean()) if joined.size else float("nan")

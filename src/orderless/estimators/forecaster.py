@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from orderless.estimators.base import (
 )
 from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
-from orderless.estimators.forecasting_task import Errors, ForecastingTask
+from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
 from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
 from orderless.estimators.report import describe_data, describe_training, table, verdict
@@ -32,12 +32,16 @@ from orderless.estimators.settings import build_network_config, build_training_c
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
 from orderless.training import LOSSES, Epoch, Outcome, train
 
-TRAINING = {"learning_rate": 1e-3, "patience": 3, "steps_per_epoch": 100}
+TRAINING = {"learning_rate": 3e-3, "patience": 3, "steps_per_epoch": 100}
 ROWS_PER_STEP = 1024
 """Look-backs of one variable in a training step; with more variables there are fewer windows."""
 BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
 SYSTEMS_AT_ONCE = 64
 MODEL = "this model"
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+NARROWEST = 1e-6
+"""Between the outer quantiles, in units of a variable's spread; errors are divided by it."""
+Array = TypeVar("Array")
 
 
 class Forecaster(Estimator):
@@ -58,7 +62,8 @@ class Forecaster(Estimator):
     - random_state: a number makes the result repeatable.
 
     **Other parameters**
-    - loss: l1, mse, huber or smape.
+    - loss: l1, mse, huber, smape, or quantile: l1, and beside it quantiles whose spread makes the
+      intervals of `predict` wider where the future is less certain.
     - season: steps in a season, for the seasonal naive forecast it is compared with.
     - validation_share: the last part of each system, for selection (its first half) and for
       intervals and the report (its second half).
@@ -205,14 +210,15 @@ class Forecaster(Estimator):
         step = check_count("step", self.horizon if step is None else step, 1)
         endings = column_endings(level, None)
         panel = self._read(data, columns)
-        origins, truth, parts = [], [], {}
+        origins, truth, widths, parts = [], [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
         for system in panel.systems:
             starts = find_origins(len(system.times), windows, step, self.horizon)
             pasts = [prepare(system, self.scales_, last=self.context_, end=at) for at in starts]
             values, observed, _ = stack(pasts, self.context_)
             forecast = self._forecast(pasts)
-            rivals[MODEL].append(np.stack(forecast))
+            rivals[MODEL].append(np.stack([one.point for one in forecast]))
+            widths.append(np.stack([one.width for one in forecast]))
             rivals["naive"].append(naive(values, observed, self.horizon).numpy())
             rivals["seasonal naive"].append(
                 seasonal_naive(values, observed, self.horizon, self.season_).numpy()
@@ -225,7 +231,7 @@ class Forecaster(Estimator):
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
-            scores[MODEL][f"coverage-{percent:g}"] = coverage(truth, rivals[MODEL], *ends)
+            scores[MODEL][f"coverage-{percent:g}"] = coverage(truth, rivals[MODEL], widths, *ends)
         return Backtest(write_forecast(panel, parts, origins=origins), scores)
 
     def _check_settings(self) -> None:
@@ -235,8 +241,9 @@ class Forecaster(Estimator):
             check_count("context", self.context, 1)
         if self.season is not None:
             check_count("season", self.season, 1)
-        if self.loss not in LOSSES:
-            raise SettingError(f"`loss` is {self.loss!r}; choose one of {', '.join(LOSSES)}.")
+        losses = (*LOSSES, QUANTILE_LOSS)
+        if self.loss not in losses:
+            raise SettingError(f"`loss` is {self.loss!r}; choose one of {', '.join(losses)}.")
         if not 0 < self.validation_share < 1:
             raise SettingError(
                 f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
@@ -260,7 +267,7 @@ class Forecaster(Estimator):
     ) -> ForecastingTask:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
-            module = ForecastingNetwork(config, self.context_, self.horizon)
+            module = self._build_network(config)
         module = module.to(series.flat.device)
         if config.skip:
             module.start_from(ridges.coupled if config.coupled else ridges.own)
@@ -270,6 +277,10 @@ class Forecaster(Estimator):
         start = task.errors(windows.selection, _linear(ridges.own))
         task.reference = Errors(max(start.mae, 1e-9), max(start.mse, 1e-9))
         return task
+
+    def _build_network(self, config: NetworkConfig) -> ForecastingNetwork:
+        quantiles = QUANTILES if self.loss == QUANTILE_LOSS else ()
+        return ForecastingNetwork(config, self.context_, self.horizon, quantiles=quantiles)
 
     @torch.no_grad()
     def _choose_blend(self, task: ForecastingTask, outcome: Outcome) -> float:
@@ -295,7 +306,7 @@ class Forecaster(Estimator):
         errors, observed = [], []
         for batch, masks in task.batches(windows.calibration):
             forecast = self._run(batch.values, *masks)
-            errors.append((batch.targets - forecast).cpu().numpy())
+            errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
             known = batch.target_observed & batch.observed.any(-1, keepdim=True)
             observed.append(known.cpu().numpy())
         return fit_error_table(np.concatenate(errors), np.concatenate(observed))
@@ -315,7 +326,7 @@ class Forecaster(Estimator):
             ),
             "ridge": _linear(ridges.own),
             "coupled ridge": _linear(ridges.coupled),
-            MODEL: lambda b, m: self._run(b.values, *m),
+            MODEL: lambda b, m: self._run(b.values, *m).point,
         }
         if len(panel.variables) == 1:
             del rivals["coupled ridge"]
@@ -345,7 +356,7 @@ class Forecaster(Estimator):
         self._check_variables(panel.variables)
         return panel
 
-    def _forecast(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
+    def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
         device = next(self.network_.parameters()).device
         results = []
@@ -356,27 +367,35 @@ class Forecaster(Estimator):
             members = observed.any(-1)
             if not complete:
                 masks = observed.to(device), members.to(device)
-            forecast = self._run(values.to(device), *masks).cpu()
+            found = self._run(values.to(device), *masks)
+            point = found.point.cpu()
             if not complete:
-                forecast = torch.where(members.unsqueeze(-1), forecast, torch.nan)
-            rows = forecast.numpy()
-            results += [rows[i, : len(one.names)] for i, one in enumerate(some)]
+                point = torch.where(members.unsqueeze(-1), point, torch.nan)
+            points, widths = point.numpy(), found.width.expand_as(found.point).cpu().numpy()
+            results += [
+                _Forecast(points[i, : len(one.names)], widths[i, : len(one.names)])
+                for i, one in enumerate(some)
+            ]
         return results
 
     @torch.inference_mode()
     def _run(
         self, values: Tensor, observed: Tensor | None = None, members: Tensor | None = None
-    ) -> Tensor:
-        """The point forecast; without the network where the blend keeps nothing of it."""
+    ) -> "_Forecast[Tensor]":
+        """The forecast; without the network where the blend keeps nothing of it."""
         network = self.network_
-        if self.blend_ == 0.0 and network.linear is not None:
-            return network.linear(values, observed, members)
-        return network(values, observed, members).point
+        if self.blend_ == 0.0 and network.linear is not None and not network.quantiles:
+            point, quantiles = network.linear(values, observed, members), None
+        else:
+            point, _, quantiles = network(values, observed, members)
+        if quantiles is None:
+            return _Forecast(point, torch.ones_like(point[..., :1]))
+        return _Forecast(point, (quantiles[..., -1] - quantiles[..., 0]).clamp(min=NARROWEST))
 
     def _in_units(
         self,
         systems: Sequence[Prepared],
-        forecasts: Sequence[np.ndarray],
+        forecasts: Sequence["_Forecast[np.ndarray]"],
         endings: Mapping[str, float],
     ) -> dict[str, list[np.ndarray]]:
         """Point forecast and quantiles in the units and the variable order of the caller."""
@@ -384,8 +403,8 @@ class Forecaster(Estimator):
         shifts |= {ending: self.error_table_.at(q) for ending, q in endings.items()}
         return {
             ending: [
-                one.scaler.undo(forecast.astype(np.float64) + shift)[one.restore]
-                for one, forecast in zip(systems, forecasts, strict=True)
+                one.scaler.undo(point.astype(np.float64) + shift * width)[one.restore]
+                for one, (point, width) in zip(systems, forecasts, strict=True)
             ]
             for ending, shift in shifts.items()
         }
@@ -418,9 +437,16 @@ class Forecaster(Estimator):
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
         self.error_table_ = ErrorTable(tensors["error_table"].numpy())
         config = NetworkConfig(**facts["network"])
-        network = ForecastingNetwork(config, self.context_, self.horizon)
+        network = self._build_network(config)
         load_module(network, tensors)
         self.network_ = network.to(choose_device(self.device))
+
+
+class _Forecast(NamedTuple, Generic[Array]):
+    """Points [..., variable, horizon], and in which unit the error of each is counted."""
+
+    point: Array
+    width: Array
 
 
 def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:

@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Batch, Series, draw_variables
-from orderless.nn import ForecastingNetwork
+from orderless.nn import Forecast, ForecastingNetwork
 from orderless.training import LOSSES
+from orderless.training.losses import pinball
 
+QUANTILE_LOSS = "quantile"
+"""The point by its absolute error, and quantiles around it by theirs."""
 ROWS_AT_ONCE = 4096
 """Look-backs of one variable in a forward pass without gradients."""
 
@@ -42,7 +45,7 @@ class ForecastingTask:
         self.module, self.series, self.reference = module, series, reference
         self.train, self.selection = train, selection
         self.train_size = len(train)
-        self._loss = LOSSES[loss]
+        self._loss = LOSSES[loss] if loss != QUANTILE_LOSS else LOSSES["l1"]
         self._complete = bool(series.flat_observed.all() and series.members.all())
         self._complete_in_training = self._complete and _all_exist(train)
         self.fingerprint = _fingerprint(series, train, selection, module, loss)
@@ -66,10 +69,17 @@ class ForecastingTask:
         batch = self._gather(samples, variables)
         masks = (None, None) if self._complete_in_training else _masks(batch)
         forecast = module(batch.values, *masks)
-        return self._loss(forecast.point, batch.targets, batch.target_observed)
+        loss = self._loss(forecast.point, batch.targets, batch.target_observed)
+        return loss if forecast.quantiles is None else loss + self._pinball(forecast, batch)
 
     def score(self, module: Any) -> float:
-        """How the forecast does on the selection windows."""
+        """How the forecast does on the selection windows; with quantiles, how these do."""
+        if self.module.quantiles:
+            losses = [
+                len(batch.values) * self._pinball(module(batch.values, *masks), batch)
+                for batch, masks in self.batches(self.selection)
+            ]
+            return float(sum(losses) / len(self.selection))
         errors = self.errors(
             self.selection, lambda batch, masks: module(batch.values, *masks).point
         )
@@ -107,6 +117,11 @@ class ForecastingTask:
         for part in windows.split(max(1, ROWS_AT_ONCE // variables)):
             batch = self._gather(part)
             yield batch, (None, None) if complete else _masks(batch)
+
+    def _pinball(self, forecast: Forecast, batch: Batch) -> Tensor:
+        assert forecast.quantiles is not None
+        levels = self.module.levels
+        return pinball(forecast.quantiles, batch.targets, batch.target_observed, levels=levels)
 
     def _gather(self, windows: Tensor, variables: Tensor | None = None) -> Batch:
         return self.series.batch(windows, self.module.context, self.module.horizon, variables)

@@ -6,7 +6,7 @@ norm -> input map -> short causal convolution -> long | short | spectral -> gate
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad, silu
+from torch.nn.functional import pad, rms_norm, silu
 
 from orderless.nn.config import NetworkConfig
 from orderless.nn.spectral import SpectralBranch
@@ -20,12 +20,12 @@ class Block(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         channels, inner = config.channels, config.expansion * config.channels
-        self.norm = nn.RMSNorm(channels, eps=1e-6)
+        self.norm = RMSNorm(channels, eps=1e-6)
         self.input = nn.Linear(channels, 2 * inner)
         self.convolution = CausalConvolution(inner, config.kernel)
         self.branches = nn.ModuleDict({name: _branch(name, config) for name in config.branches})
         self.branch_norms = nn.ModuleDict(
-            {name: nn.RMSNorm(inner, eps=1e-6) for name in config.branches}
+            {name: RMSNorm(inner, eps=1e-6) for name in config.branches}
         )
         self.gate = BranchGate(inner, len(config.branches), shared=config.gate == "global")
         self.output = nn.Linear(inner, channels)
@@ -42,6 +42,14 @@ class Block(nn.Module):
         ]
         fused = self.gate(results, members=members, observed=observed)
         return x + self.dropout(self.output(fused * silu(output_gate)))
+
+
+class RMSNorm(nn.RMSNorm):
+    """In the precision of its input: under autocast a mixed one would not run as one kernel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features divided by their root mean square."""
+        return rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 class BranchGate(nn.Module):

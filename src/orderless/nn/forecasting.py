@@ -47,6 +47,7 @@ class ForecastingNetwork(nn.Module):
     """
 
     blend: Tensor
+    levels: Tensor
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class ForecastingNetwork(nn.Module):
             nn.init.zeros_(self.spread.weight)
             # A normal error of half the look-back's spread: ordered, and of the right size.
             normal = torch.tensor([0.5 * NormalDist().inv_cdf(q) for q in self.quantiles])
+            self.register_buffer("levels", torch.tensor(self.quantiles), persistent=False)
             with torch.no_grad():
                 self.spread.bias.copy_(normal.repeat(horizon))
         self.register_buffer("blend", torch.ones(()))

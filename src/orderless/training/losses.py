@@ -4,7 +4,7 @@ A masked entry may hold anything, NaN included, in prediction or target: it has 
 the value or the gradient. Without any observed entry a loss is 0.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -54,15 +54,14 @@ def smape(prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> Ten
 
 
 def pinball(
-    prediction: Tensor, target: Tensor, mask: Tensor | None = None, *, quantiles: Sequence[float]
+    prediction: Tensor, target: Tensor, mask: Tensor | None = None, *, levels: Tensor
 ) -> Tensor:
-    """Quantile loss; the last axis of `prediction` runs over the quantiles, `target` lacks it."""
+    """Quantile loss; the last axis of `prediction` runs over `levels`, `target` lacks it."""
     target = target.unsqueeze(-1)
     mask = None if mask is None else mask.unsqueeze(-1)
     prediction, target = _hide(prediction, target, mask)
-    level = prediction.new_tensor(quantiles)
     error = target - prediction
-    return masked_mean(torch.maximum(level * error, (level - 1) * error), mask)
+    return masked_mean(torch.maximum(levels * error, (levels - 1) * error), mask)
 
 
 def cross_entropy(logits: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
