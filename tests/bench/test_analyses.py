@@ -7,7 +7,7 @@ import pytest
 import torch
 from bench_data import write_exchange
 
-from orderless.bench.analyses import ablation, efficiency, ordering, pools, scaling, transfer
+from orderless.bench.analyses import ablation, efficiency, flops, ordering, pools, scaling, transfer
 from orderless.bench.analyses.simulated import simulate
 from orderless.bench.config import frozen
 from orderless.bench.grid import build_grid
@@ -27,9 +27,17 @@ def tiny(cell):
 def test_the_order_of_the_variables_changes_ours_by_rounding_and_the_ordered_one_by_more():
     drift = {}
     for layer in (OURS, ALONE, ORDERED):
-        cell = tiny(ordering.cell(layer, 8, 200, range(3)))
-        maes = [seed.test["mae"] for seed in ordering.run(cell).seeds]
-        drift[layer] = max(maes) - min(maes)
+        plain, permuted = (
+            tiny(ordering.cell(layer, setting, 8, 200, range(1, 3)))
+            for setting in (ordering.AS_IT_COMES, ordering.PERMUTED)
+        )
+        (first,) = ordering.run(plain).seeds
+        assert first.test["drift"] == 0
+        others = ordering.run(permuted).seeds
+        assert [seed.seed for seed in others] == [1, 2]
+        drift[layer] = max(seed.test["drift"] for seed in others)
+        if layer != ORDERED:
+            assert all(abs(one.test["mae"] - first.test["mae"]) < 1e-5 for one in others)
     assert drift[OURS] < 1e-5
     assert drift[ALONE] < 1e-5
     assert drift[ORDERED] > 1e-4
@@ -81,7 +89,7 @@ def test_analyses_are_listed_run_and_reported_like_tables(folder, tmp_path, caps
         assert {cell.model for cell in cells} == set(table.models)
         for metric in table.metrics["fair"]:
             grid = build_grid(table, "fair", metric, tmp_path)
-            words = {figure.words for row in grid.rows for figure in row.figures.values()}
+            words = {row.figures[model].words for row in grid.rows for model in grid.measured}
             assert words == {"not run yet" if table.simulated else "no data here"}
     small = pools.cell("mean", 16, (0,))
     run_cells([small], pools.run, tmp_path, say=lambda line: None)
@@ -138,3 +146,22 @@ def test_the_speed_of_every_layer_is_measured():
         options = cell.settings | {"length": 8, "steps": 2, "sizes": {"channels": 8, "states": 4}}
         (seed,) = efficiency.run(replace(cell, options=frozen(options))).seeds
         assert seed.test["windows_a_second"] > 0
+
+
+def test_operations_are_counted_and_grow_with_the_variables():
+    figures = []
+    for variables in (2, 4):
+        sizes = {"variables": variables, "context": 32, "horizon": 8, "batch": 2}
+        cell = replace(flops.cell("orderless"), options=frozen(sizes))
+        figures.append(flops.run(cell).seeds[0].test)
+    few, many = (one["gigaflops"] for one in figures)
+    assert 1.5 < many / few <= 2
+    assert figures[0]["weights"] == figures[1]["weights"] > 0
+
+
+def test_operations_are_those_of_the_matrix_products(monkeypatch):
+    linear = torch.nn.Linear(32, 8)
+    monkeypatch.setattr(flops, "_build", lambda model, sizes: linear)
+    sizes = {"variables": 3, "context": 32, "horizon": 8, "batch": 2}
+    (seed,) = flops.run(replace(flops.cell("orderless"), options=frozen(sizes))).seeds
+    assert seed.test["gigaflops"] == pytest.approx(2 * 2 * 3 * 32 * 8 / 1e9)

@@ -6,17 +6,29 @@ from bench_data import write_cases, write_exchange
 from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
 from orderless.bench.published import THE_PAPER
 from orderless.bench.records import Outcome, SeedResult, write_result
-from orderless.bench.registry import ACCURACY, MAE, MSE, OWA, POINT_ADJUSTED, SMAPE, TABLES
+from orderless.bench.registry import (
+    ACCURACY,
+    ANALYSES,
+    DRIFT,
+    MAE,
+    MSE,
+    OWA,
+    POINT_ADJUSTED,
+    SMAPE,
+    TABLES,
+    find_table,
+)
 from orderless.bench.report import write_report
-from orderless.bench.report.words import remarks, words_of
+from orderless.bench.report.plots import draw
+from orderless.bench.report.words import lines_below, remarks, words_of
 from orderless.cli import main
 
 
 def write(results, table, dataset, model, protocol, *values, setting="all", note=""):
     """A result with one value of every metric for each seed."""
-    cells = TABLES[table].cells(protocol, tuple(range(len(values))))
+    cells = find_table(table).cells(protocol, tuple(range(len(values))))
     (cell,) = [c for c in cells if (c.dataset, c.setting, c.model) == (dataset, setting, model)]
-    names = [metric.name for metric in TABLES[table].metrics[protocol]]
+    names = [metric.name for metric in find_table(table).metrics[protocol]]
     seeds = [SeedResult(seed, dict.fromkeys(names, value)) for seed, value in enumerate(values)]
     write_result(cell, Outcome(tuple(seeds), "sha256:0", note), results)
 
@@ -73,7 +85,7 @@ def test_an_average_needs_all_of_its_rows(folder, tmp_path):
 def test_seeds_are_averaged_and_their_spread_is_shown(folder, tmp_path):
     write(tmp_path, "classification", "BasicMotions", "ridge", "fair", 90.0, 92.0)
     grid = build_grid(TABLES["classification"], "fair", ACCURACY, tmp_path)
-    assert words_of(row(grid, "BasicMotions").figures["ridge"], 1) == "91.0 ± 1.4"
+    assert words_of(row(grid, "BasicMotions").figures["ridge"], ACCURACY) == "91.0 ± 1.4"
 
 
 def test_printed_averages_are_shown_with_what_their_rows_give(folder, tmp_path):
@@ -153,3 +165,58 @@ def test_a_result_of_other_seeds_is_still_shown(folder, tmp_path):
     write_result(replace(cell, seeds=(7,)), result, tmp_path)
     grid = build_grid(TABLES["classification"], "fair", ACCURACY, tmp_path)
     assert row(grid, cell.dataset).figures[cell.model].value == 61.0
+
+
+def test_a_difference_within_the_seeds_is_called_so(folder, tmp_path):
+    for horizon in ("96", "192", "336", "720"):
+        for model, values in {
+            "whole": (0.40, 0.41, 0.42),
+            "w/o long": (0.41, 0.42, 0.43),
+            "w/o short": (0.50, 0.51, 0.52),
+        }.items():
+            write(tmp_path, "ablation", "ETTh1", model, "fair", *values, setting=horizon)
+    grid = build_grid(ANALYSES["ablation"], "fair", MSE, tmp_path)
+    line = row(grid, "ETTh1 96")
+    assert line.figures["w/o long"].alike
+    assert words_of(line.figures["w/o long"], MSE) == "≈ 0.420 ± 0.010"
+    assert not line.figures["w/o short"].alike
+    assert not line.figures["whole"].alike
+    # A mean of four is known better than each: what was within the noise of one may not be here.
+    average = row(grid, "ETTh1 average").figures["w/o long"]
+    assert average.spread == pytest.approx(0.005)
+    assert not average.alike
+    assert "two standard errors" in lines_below(grid)[-1]
+
+
+def test_figures_of_other_data_stand_beside_ours_and_are_not_ranked(folder, tmp_path):
+    data = "VAR(1) on a small world"
+    for model, value in (("VI 2D SSM", 0.7), ("1D SSM", 0.8)):
+        write(tmp_path, "scaling", data, model, "fair", value, setting="64")
+    grid = build_grid(ANALYSES["scaling"], "fair", ANALYSES["scaling"].metrics["fair"][0], tmp_path)
+    line = row(grid, f"{data} 64")
+    assert line.figures[THE_PAPER].value == 0.093
+    assert grid.best(line) == {"VI 2D SSM"}
+    assert set(grid.ranks) == {"VI 2D SSM", "1D SSM"}
+    # Numbers of variables are an axis of its plot.
+    assert grid.against_numbers
+    assert "variables" in draw(grid)
+
+
+def test_a_peer_that_was_not_run_is_a_line_and_not_a_column(folder, tmp_path):
+    grid = build_grid(TABLES["long-term"], "fair", MSE, tmp_path)
+    assert "PatchTST" not in grid.measured
+    assert any("PatchTST" in note and "neuralforecast" in note for note in grid.notes)
+    write(tmp_path, "long-term", "ETTh1", "PatchTST", "fair", 0.4, setting="96")
+    grid = build_grid(TABLES["long-term"], "fair", MSE, tmp_path)
+    assert "PatchTST" in grid.measured
+
+
+def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
+    write(tmp_path, "long-term", "ETTh1", "DLinear", "fair", 0.4, setting="96")
+    notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
+    assert "DLinear: at most 20 epochs of 100 steps" in notes
+    assert any(note.startswith("Cells: 1 on ") for note in notes)
+
+
+def test_a_drift_is_printed_with_its_power_of_ten():
+    assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"

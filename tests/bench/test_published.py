@@ -45,3 +45,13 @@ def test_the_main_table_is_kept_apart():
     assert figures["ETTm2", "main table", THE_PAPER, "mae"] == pytest.approx(0.317)
     appendix = read_published("long-term", "paper").figures
     assert appendix["ETTm2", "average", THE_PAPER, "mae"] == pytest.approx(0.318)
+
+
+def test_the_figures_of_the_analyses_are_complete():
+    assert len(read_published("ordering", "fair").figures) == 2 * 2 * 3
+    assert len(read_published("scaling", "fair").figures) == 2 * 5 * 3
+    assert len(read_published("ablation", "paper").figures) == 7 * 2 * 2
+    costs = read_published("flops", "fair")
+    assert costs.figures["random series", "321 variables", THE_PAPER, "gigaflops"] == 11.99
+    assert len(costs.figures) == 5 * 2
+    assert all(read_published(name, "fair").source for name in ("ordering", "scaling", "flops"))

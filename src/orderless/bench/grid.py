@@ -6,7 +6,7 @@ them and from printed ones where others have them.
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orderless.bench.config import CellConfig
@@ -27,12 +27,18 @@ NOTHING = "-"
 
 @dataclass(frozen=True)
 class Figure:
-    """One entry: a value, or words that say why there is none; and what stands behind it."""
+    """One entry: a value, or words that say why there is none; and what stands behind it.
+
+    spread      the standard deviation over the seeds, and how many there were
+    alike       whether it differs from the reference by no more than the seeds do
+    """
 
     value: float | None = None
     words: str = NOTHING
     spread: float | None = None
+    seeds: int = 1
     remark: str = ""
+    alike: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Grid:
     notes: tuple[str, ...] = ()
     ranks: Mapping[str, float] = field(default_factory=dict)
     firsts: Mapping[str, int] = field(default_factory=dict)
+    comparable: bool = True
+    reference: str = ""
+    against_numbers: bool = False
+    """Whether the rows are numbers of variables, which a plot can have as an axis."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,6 +78,8 @@ class Grid:
     def best(self, row: Row) -> set[str]:
         """The columns that no other beats in this row, at the printed precision."""
         values = _rounded(row, self.metric)
+        if not self.comparable:
+            values = {column: values[column] for column in self.measured if column in values}
         if len(values) < 2:
             return set()
         top = max(values.values()) if self.metric.higher_is_better else min(values.values())
@@ -79,6 +91,11 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     published = read_published(table.name, protocol)
     cells = table.cells(protocol, (0,))
     known = {cell: _read(cell, results) for cell in cells}
+    there = {cell.model for cell, result in known.items() if result is not None}
+    # A peer that nobody has run is a line below the table, not a column of words.
+    absent = tuple(model for model in table.peers if model not in there)
+    table = replace(table, models=tuple(model for model in table.models if model not in absent))
+    known = {cell: result for cell, result in known.items() if cell.model not in absent}
     measured = {
         (cell.dataset, cell.setting, cell.model): _figure(table, cell, result, metric)
         for cell, result in known.items()
@@ -88,12 +105,8 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
         rows = _m4_rows(table, metric, measured, published, results_of)
     else:
         rows = _rows(table, metric, measured, published)
-    ranks, firsts = rank(rows, metric)
-    notes = {
-        f"{cell.dataset}: {result.note}"
-        for cell, result in known.items()
-        if result is not None and result.note
-    }
+    rows = [_compared(row, table) for row in rows]
+    ranks, firsts = rank(rows if table.comparable else _only(rows, table.models), metric)
     return Grid(
         table=table.name,
         title=table.title,
@@ -103,10 +116,65 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
         published=published.models,
         source=published.source,
         rows=tuple(rows),
-        notes=tuple(sorted(notes)),
+        notes=(*_notes(known), *_absent_note(absent, table)),
         ranks=ranks,
         firsts=firsts,
+        comparable=table.comparable,
+        reference=table.reference,
+        against_numbers=table.simulated and all(cell.setting.isdecimal() for cell in cells),
     )
+
+
+def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
+    """What has to be known about the results: parts of sets, budgets, machines."""
+    results = {cell: result for cell, result in known.items() if result is not None}
+    notes = {f"{cell.dataset}: {one.note}" for cell, one in results.items() if one.note}
+    budgets: dict[str, set[str]] = {}
+    for cell, result in results.items():
+        budget = result.config["options"].get("budget")
+        if budget is not None:
+            steps = "all" if budget["steps"] is None else budget["steps"]
+            words = f"{budget['epochs']} epochs of {steps} steps"
+            budgets.setdefault(cell.model, set()).add(words)
+    trained = [f"{model}: at most {' or '.join(sorted(each))}" for model, each in budgets.items()]
+    devices: dict[str, int] = {}
+    for result in results.values():
+        device = str(result.machine["device"])
+        devices[device] = devices.get(device, 0) + 1
+    machines = ", ".join(f"{count} on {device}" for device, count in sorted(devices.items()))
+    return [*sorted(notes), *trained, *([f"Cells: {machines}."] if machines else [])]
+
+
+def _absent_note(absent: Sequence[str], table: Table) -> list[str]:
+    if not absent:
+        return []
+    packages = " and ".join(sorted({table.peers[model] for model in absent}))
+    return [f"Not run here: {', '.join(absent)} (needs {packages})."]
+
+
+def _compared(row: Row, table: Table) -> Row:
+    """The row with what differs from the reference by no more than the seeds do marked as alike.
+
+    That is: by less than two standard errors of the difference.
+    """
+    reference = row.figures.get(table.reference)
+    if reference is None or reference.value is None or reference.spread is None:
+        return row
+    figures = dict(row.figures)
+    for model in table.models:
+        figure = figures[model]
+        if model == table.reference or figure.value is None or figure.spread is None:
+            continue
+        error = (reference.spread**2 / reference.seeds + figure.spread**2 / figure.seeds) ** 0.5
+        alike = abs(figure.value - reference.value) <= 2 * error
+        figures[model] = replace(figure, alike=alike)
+    return replace(row, figures=figures)
+
+
+def _only(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
+    return [
+        replace(row, figures={column: row.figures[column] for column in columns}) for row in rows
+    ]
 
 
 def rank(rows: Sequence[Row], metric: Metric) -> tuple[dict[str, float], dict[str, int]]:
@@ -147,7 +215,12 @@ def _figure(table: Table, cell: CellConfig, result: CellResult | None, metric: M
     if result is None:
         here = table.simulated or files_there(find_entry(cell.dataset))
         return Figure(words=NOT_RUN if here else NO_DATA)
-    return Figure(result.mean(metric.name), spread=result.spread(metric.name), remark=result.note)
+    return Figure(
+        result.mean(metric.name),
+        spread=result.spread(metric.name),
+        seeds=len(result.seeds),
+        remark=result.note,
+    )
 
 
 def _row(
@@ -242,7 +315,11 @@ def _summary(
 ) -> Figure:
     if printed is None:
         if mean is not None:
-            return Figure(mean)
+            spreads = [figure.spread for figure in each if figure.spread is not None]
+            # Of a mean of independent runs; none where a row has but one seed.
+            spread = sum(one**2 for one in spreads) ** 0.5 / len(each)
+            seeds = min(figure.seeds for figure in each)
+            return Figure(mean, spread=spread if len(spreads) == len(each) else None, seeds=seeds)
         words = {figure.words for figure in each if figure.value is None}
         return Figure(words=words.pop() if len(words) == 1 else NOTHING)
     remarks = []

@@ -1,11 +1,13 @@
 """Tables and analyses by name: their cells, how to run one, and how to read its figures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from orderless.bench.analyses import (
     ablation,
     efficiency,
+    flops,
     ordering,
     pools,
     scaling,
@@ -29,6 +31,8 @@ class Metric:
     label: str
     digits: int
     higher_is_better: bool = False
+    scientific: bool = False
+    """Printed as 1.2e-06."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Table:
     setting     what a setting is called; empty where there is one a set
     simulated   whether it needs no data
     peers       models of other libraries, and the package that each needs
+    reference   the model that the others are compared with, where there is one
+    comparable  whether published figures are of the same data and units, and may be ranked
     """
 
     name: str
@@ -50,6 +56,8 @@ class Table:
     setting: str = ""
     simulated: bool = False
     peers: Mapping[str, str] = field(default_factory=dict)
+    reference: str = ""
+    comparable: bool = True
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
@@ -109,8 +117,18 @@ TABLES: dict[str, Table] = {
     )
 }
 
-ERRORS = (MAE, Metric("mape", "MAPE %", 1), Metric("seconds_an_epoch", "seconds an epoch", 2))
+ERRORS = (
+    Metric("mae", "MAE", 4),
+    Metric("mape", "MAPE", 3),
+    Metric("seconds_an_epoch", "seconds an epoch", 2),
+)
+DRIFT = Metric("drift", "largest change of a forecast", 1, scientific=True)
 COSTS = (Metric("milliseconds_a_step", "ms a step", 1), Metric("megabytes", "MB", 1))
+OPERATIONS = (
+    Metric("gigaflops", "GFLOPs of a forward pass", 2),
+    Metric("forward_megabytes", "peak MB of a forward pass", 1),
+    Metric("step_megabytes", "peak MB of a training step", 1),
+)
 HALVES = (
     Metric("mse_seen", "MSE of the variables of `fit`", 3),
     Metric("mse_unseen", "MSE of the others", 3),
@@ -120,36 +138,55 @@ SPEED = (
     Metric("seconds_an_epoch", "seconds an epoch", 2),
     Metric("windows_a_second", "windows a second", 0, higher_is_better=True),
 )
+
+
+def _simulated(module: Any, title: str, models: Sequence[str], *metrics: Metric) -> Table:
+    return Table(
+        module.NAME,
+        title,
+        module.cells,
+        module.run,
+        tuple(models),
+        {FAIR: metrics},
+        "variables",
+        simulated=True,
+        comparable=False,
+    )
+
+
 ANALYSES: dict[str, Table] = {
-    module.NAME: Table(
-        module.NAME, title, module.cells, module.run, columns, {FAIR: metrics}, "variables", True
+    table.name: table
+    for table in (
+        _simulated(ordering, "Order of the variables", LAYERS, *ERRORS, DRIFT),
+        _simulated(scaling, "Number of variables", LAYERS, *ERRORS),
+        Table(
+            ablation.NAME,
+            "Ablation",
+            ablation.cells,
+            ablation.run,
+            tuple(ablation.VARIANTS),
+            {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
+            "horizon",
+            reference=ablation.WHOLE,
+            comparable=False,
+        ),
+        _simulated(efficiency, "Efficiency", LAYERS, *SPEED),
+        replace(
+            _simulated(flops, "Operations and memory", flops.MODELS, *OPERATIONS),
+            peers=dict.fromkeys(flops.PEERS, "neuralforecast"),
+        ),
+        _simulated(pools, "Cost of a pool", pools.POOLS, *COSTS),
+        Table(
+            transfer.NAME,
+            "Transfer over variables",
+            transfer.cells,
+            transfer.run,
+            (transfer.HALF, transfer.ALL),
+            {FAIR: HALVES},
+            "horizon",
+            reference=transfer.ALL,
+        ),
     )
-    for module, title, columns, metrics in (
-        (ordering, "Order of the variables", LAYERS, ERRORS),
-        (scaling, "Number of variables", LAYERS, ERRORS),
-        (efficiency, "Efficiency", LAYERS, SPEED),
-        (pools, "Cost of a pool", pools.POOLS, COSTS),
-    )
-}
-ANALYSES |= {
-    ablation.NAME: Table(
-        ablation.NAME,
-        "Ablation",
-        ablation.cells,
-        ablation.run,
-        tuple(ablation.VARIANTS),
-        {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
-        "horizon",
-    ),
-    transfer.NAME: Table(
-        transfer.NAME,
-        "Transfer over variables",
-        transfer.cells,
-        transfer.run,
-        (transfer.HALF, transfer.ALL),
-        {FAIR: HALVES},
-        "horizon",
-    ),
 }
 
 

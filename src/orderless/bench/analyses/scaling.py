@@ -28,6 +28,6 @@ def run(config: CellConfig) -> Outcome:
     """Train once for each seed."""
     values = simulate(int(config.setting), config.option("steps"))
     results = (
-        run_layer(config.model, values, seed, seed, config.settings) for seed in config.seeds
+        run_layer(config.model, values, seed, seed, config.settings)[0] for seed in config.seeds
     )
     return Outcome(tuple(results), checksum_of(values))

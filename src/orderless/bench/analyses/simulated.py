@@ -37,10 +37,11 @@ def checksum_of(values: np.ndarray) -> str:
 
 def run_layer(
     layer: str, values: np.ndarray, number: int, seed: int, options: Mapping[str, Any]
-) -> SeedResult:
+) -> tuple[SeedResult, np.ndarray]:
     """Train one layer on values [variable, time]; errors on the test part, and time an epoch.
 
-    `number` is what the result is called: a seed, or a permutation.
+    `number` is what the result is called: a seed, or a permutation. Beside it, the forecasts of the
+    test part [window, variable, horizon].
     """
     context, horizon = options["context"], options["horizon"]
     steps = values.shape[1]
@@ -67,11 +68,12 @@ def run_layer(
     with torch.inference_mode():
         forecast = torch.cat([module(part) for part in batch.values.split(options["batch_size"])])
     actual, forecast = batch.targets.cpu().numpy(), forecast.cpu().numpy()
-    return SeedResult(
+    result = SeedResult(
         seed=number,
         test={
             "mae": mae(actual, forecast),
-            "mape": mape(actual, forecast, mask=actual != 0),
+            # As a share, which is how the paper prints it.
+            "mape": mape(actual, forecast, mask=actual != 0) / 100,
             "seconds_an_epoch": seconds / max(options["epochs"], 1),
         },
         validation={"mse": outcome.best_score},
@@ -79,3 +81,4 @@ def run_layer(
         seconds=round(seconds, 3),
         peak_memory_bytes=peak_bytes(),
     )
+    return result, forecast

@@ -10,7 +10,7 @@ from orderless.bench.report.words import (
     RANK,
     TITLE,
     heading,
-    remarks,
+    lines_below,
     words_of,
 )
 
@@ -22,7 +22,7 @@ def write_markdown(grids: Sequence[Grid]) -> str:
         parts += [f"## {heading(grid)}", PROTOCOL_WORDS[grid.protocol], _table(grid)]
         if grid.source:
             parts.append(f"Published columns: {grid.source}.")
-        lines = [*grid.notes, *remarks(grid)]
+        lines = lines_below(grid)
         if lines:
             parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
@@ -46,7 +46,7 @@ def _entries(grid: Grid, row: Row) -> list[str]:
     entries = []
     for column in grid.columns:
         figure = row.figures[column]
-        text = words_of(figure, grid.metric.digits)
+        text = words_of(figure, grid.metric)
         text = f"**{text}**" if column in best else text
         entries.append(f"{text}*" if figure.remark else text)
     return entries

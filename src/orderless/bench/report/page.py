@@ -12,7 +12,7 @@ from orderless.bench.report.words import (
     RANK,
     TITLE,
     heading,
-    remarks,
+    lines_below,
     words_of,
 )
 
@@ -33,20 +33,18 @@ svg { max-width: 100%; height: auto }
 
 
 def write_page(grids: Sequence[Grid]) -> str:
-    """All grids, the first metric of each table and protocol with a plot."""
-    parts, drawn = [], set()
+    """All grids, each with a plot."""
+    parts = []
     for number, grid in enumerate(grids):
         parts.append(f'<h2 id="g{number}">{_text(heading(grid))}</h2>')
         parts.append(f"<p>{escape(PROTOCOL_WORDS[grid.protocol])}</p>")
-        if (grid.table, grid.protocol) not in drawn:
-            drawn.add((grid.table, grid.protocol))
-            parts.append(draw(grid) or "<p>There is nothing to draw yet.</p>")
+        parts.append(draw(grid) or "<p>There is nothing to draw yet.</p>")
         parts.append(f'<div class="wide">{_table(grid)}</div>')
         if grid.source:
             parts.append(f"<p>Published columns: {escape(grid.source)}.</p>")
-        lines = [*grid.notes, *remarks(grid)]
+        lines = lines_below(grid)
         if lines:
-            parts.append("<ul>" + "".join(f"<li>{escape(line)}</li>" for line in lines) + "</ul>")
+            parts.append("<ul>" + "".join(f"<li>{_text(line)}</li>" for line in lines) + "</ul>")
     links = "".join(
         f'<li><a href="#g{number}">{_text(heading(grid))}</a></li>'
         for number, grid in enumerate(grids)
@@ -80,7 +78,7 @@ def _row(grid: Grid, row: Row) -> str:
     cells = []
     for column in grid.columns:
         figure = row.figures[column]
-        text = escape(words_of(figure, grid.metric.digits))
+        text = escape(words_of(figure, grid.metric))
         text = f"<b>{text}</b>" if column in best else text
         if figure.remark:
             text = f'<span title="{escape(figure.remark)}">{text}*</span>'

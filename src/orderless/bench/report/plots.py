@@ -1,8 +1,14 @@
-"""A grid as a plot: one line a row, one mark a column, as SVG that stands by itself."""
+"""A grid as a plot, as SVG that stands by itself.
+
+Numbers of variables are an axis, with a line for each column; otherwise each row has a height, and
+each column a mark on it.
+"""
 
 import io
+from collections.abc import Sequence
+from typing import Any
 
-from orderless.bench.grid import Grid
+from orderless.bench.grid import Grid, Row
 from orderless.bench.published import THE_PAPER
 
 MOST_ROWS = 20
@@ -21,34 +27,62 @@ def draw(grid: Grid) -> str:
         return ""
     # A fixed salt makes the same figures the same file.
     with matplotlib.rc_context({"svg.hashsalt": "orderless", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(9, 0.9 + 0.38 * len(rows)), layout="constrained")
+        height = 3.6 if grid.against_numbers else 0.9 + 0.38 * len(rows)
+        figure = Figure(figsize=(9, height), layout="constrained")
         axes = figure.add_subplot()
-        shown = set()
-        for height, row in enumerate(rows):
-            for number, column in enumerate(grid.columns):
-                value = row.figures[column].value
-                if value is None:
-                    continue
-                ours = column in grid.measured
-                axes.plot(
-                    value,
-                    height,
-                    marker="o" if ours else "D" if column == THE_PAPER else "|",
-                    color=f"C{number}" if ours else "black" if column == THE_PAPER else "0.7",
-                    fillstyle="full" if ours else "none",
-                    linestyle="none",
-                    zorder=2 if ours or column == THE_PAPER else 1,
-                    label=_label(grid, column, shown),
-                )
-        axes.set_yticks(range(len(rows)), [row.label for row in rows])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
-        axes.set_xlabel(grid.metric.label)
-        axes.grid(axis="y", color="0.92")
+        (_draw_lines if grid.against_numbers else _draw_marks)(axes, grid, rows)
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
+
+
+def _draw_lines(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
+    numbers = [int(row.label.split()[-1]) for row in rows]
+    for column in grid.columns:
+        values = [row.figures[column].value for row in rows]
+        points = [(n, v) for n, v in zip(numbers, values, strict=True) if v is not None]
+        if points:
+            ours = column in grid.measured
+            axes.plot(
+                *zip(*points, strict=True),
+                marker="o" if ours else "D",
+                linestyle="-" if ours else ":",
+                fillstyle="full" if ours else "none",
+                label=column,
+            )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(numbers, [str(number) for number in numbers])
+    axes.minorticks_off()
+    axes.set_xlabel("variables")
+    axes.set_ylabel(grid.metric.label)
+    axes.grid(color="0.92")
+
+
+def _draw_marks(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
+    shown = set()
+    for height, row in enumerate(rows):
+        for number, column in enumerate(grid.columns):
+            value = row.figures[column].value
+            if value is None:
+                continue
+            ours = column in grid.measured
+            axes.plot(
+                value,
+                height,
+                marker="o" if ours else "D" if column == THE_PAPER else "|",
+                color=f"C{number}" if ours else "black" if column == THE_PAPER else "0.7",
+                fillstyle="full" if ours else "none",
+                linestyle="none",
+                zorder=2 if ours or column == THE_PAPER else 1,
+                label=_label(grid, column, shown),
+            )
+    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlabel(grid.metric.label)
+    axes.grid(axis="y", color="0.92")
 
 
 def _label(grid: Grid, column: str, shown: set[str]) -> str:

@@ -1,6 +1,7 @@
 """What both pages say in the same words."""
 
 from orderless.bench.grid import Figure, Grid
+from orderless.bench.registry import Metric
 
 TITLE = "Tables"
 INTRODUCTION = (
@@ -23,18 +24,33 @@ def heading(grid: Grid) -> str:
     return f"{grid.title}, protocol `{grid.protocol}`: {grid.metric.label}"
 
 
-def words_of(figure: Figure, digits: int) -> str:
+def words_of(figure: Figure, metric: Metric) -> str:
     """A figure as it is printed, without what stands behind it."""
     if figure.value is None:
         return figure.words
-    text = f"{figure.value:.{digits}f}"
-    return text if figure.spread is None else f"{text} ± {figure.spread:.{digits}f}"
+    form = f".{metric.digits}{'e' if metric.scientific else 'f'}"
+    text = f"{figure.value:{form}}"
+    text = text if figure.spread is None else f"{text} ± {figure.spread:{form}}"
+    return f"≈ {text}" if figure.alike else text
+
+
+def lines_below(grid: Grid) -> list[str]:
+    """What is said below a table, one line each."""
+    lines = [*grid.notes, *remarks(grid)]
+    if any(figure.alike for row in grid.rows for figure in row.figures.values()):
+        lines.append(
+            f"≈ marks what differs from `{grid.reference}` by less than two standard errors over "
+            "the seeds: no difference was shown."
+        )
+    if not grid.comparable and grid.published:
+        lines.append("Published figures stand beside ours and are not ranked against them.")
+    return lines
 
 
 def remarks(grid: Grid) -> list[str]:
     """Where a printed figure does not agree with itself, one line each."""
     return [
-        f"{column}, {row.label}: printed {words_of(figure, grid.metric.digits)}, {figure.remark}"
+        f"{column}, {row.label}: printed {words_of(figure, grid.metric)}, {figure.remark}"
         for row in grid.rows
         for column in grid.published
         if (figure := row.figures[column]).remark

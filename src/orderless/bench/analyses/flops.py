@@ -1,0 +1,91 @@
+"""What one forward pass and one training step cost: operations and peak memory, in one setting.
+
+Operations are those of matrix products and convolutions, two for each multiplication, counted on
+the CPU, where our layer is made of products. Fourier transforms and entry-wise work do not count,
+whoever does them.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from orderless.bench.config import CellConfig, frozen
+from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.models.peers import peer_builder
+from orderless.bench.records import Outcome, SeedResult
+from orderless.nn import PRESETS, ForecastingNetwork
+
+NAME = "flops"
+DATA = "random series"
+PEERS = ("PatchTST", "iTransformer")
+MODELS = ("orderless", "orderless, paper preset", *PEERS)
+SIZES = {"variables": 321, "context": 96, "horizon": 720, "batch": 16}
+"""The paper's setting: Electricity."""
+
+
+def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+    """One cell a model; a second seed would cost the same."""
+    return [cell(model) for model in MODELS]
+
+
+def cell(model: str) -> CellConfig:
+    """The complete setting of one cell."""
+    setting = f"{SIZES['variables']} variables"
+    return CellConfig(NAME, DATA, setting, model, "fair", options=frozen(SIZES))
+
+
+def run(config: CellConfig) -> Outcome:
+    """Count operations on the CPU; measure memory on the GPU where there is one."""
+    sizes = config.settings
+    torch.manual_seed(0)
+    module = _build(config.model, sizes).eval()
+    x = torch.randn(sizes["batch"], sizes["variables"], sizes["context"])
+    begun = time.perf_counter()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        module(x)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    module, x = module.to(device), x.to(device)
+    figures = {
+        "gigaflops": counter.get_total_flops() / 1e9,
+        "weights": sum(p.numel() for p in module.parameters()) / 1e6,
+        "forward_megabytes": _peak(lambda: _forward(module, x)),
+        "step_megabytes": _peak(lambda: module.train()(x).square().mean().backward()),
+    }
+    seconds = round(time.perf_counter() - begun, 3)
+    seed = SeedResult(0, figures, seconds=seconds, peak_memory_bytes=peak_bytes())
+    return Outcome((seed,), "none: simulated")
+
+
+def _build(model: str, sizes: dict[str, int]) -> nn.Module:
+    context, horizon = sizes["context"], sizes["horizon"]
+    if model in PEERS:
+        return peer_builder(model, context, horizon, sizes["variables"])()
+    preset = "paper" if "paper" in model else "default"
+    return _Point(ForecastingNetwork(PRESETS[preset](context), context, horizon))
+
+
+class _Point(nn.Module):
+    def __init__(self, network: ForecastingNetwork) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x).point
+
+
+@torch.no_grad()
+def _forward(module: nn.Module, x: Tensor) -> None:
+    module(x)
+
+
+def _peak(work: Callable[[], None]) -> float:
+    """Megabytes at the peak: on a GPU of all tensors, else what the process grew by."""
+    # Once before: what is made at the first call and kept is no cost of a step.
+    work()
+    start_measuring()
+    before = 0 if torch.cuda.is_available() else peak_bytes() or 0
+    work()
+    return ((peak_bytes() or 0) - before) / 1e6
