@@ -67,6 +67,7 @@ class Grid:
     firsts: Mapping[str, int] = field(default_factory=dict)
     comparable: bool = True
     reference: str = ""
+    simulated: bool = False
     against_numbers: bool = False
     """Whether the rows are numbers of variables, which a plot can have as an axis."""
 
@@ -121,6 +122,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
         firsts=firsts,
         comparable=table.comparable,
         reference=table.reference,
+        simulated=table.simulated,
         against_numbers=table.simulated and all(cell.setting.isdecimal() for cell in cells),
     )
 

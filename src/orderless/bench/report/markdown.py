@@ -6,11 +6,11 @@ from orderless.bench.grid import Grid, Row
 from orderless.bench.report.words import (
     FIRSTS,
     INTRODUCTION,
-    PROTOCOL_WORDS,
     RANK,
     TITLE,
     heading,
     lines_below,
+    rule,
     words_of,
 )
 
@@ -19,7 +19,7 @@ def write_markdown(grids: Sequence[Grid]) -> str:
     """All grids, each with its source and remarks."""
     parts = [f"# {TITLE}", INTRODUCTION]
     for grid in grids:
-        parts += [f"## {heading(grid)}", PROTOCOL_WORDS[grid.protocol], _table(grid)]
+        parts += [f"## {heading(grid)}", rule(grid), _table(grid)]
         if grid.source:
             parts.append(f"Published columns: {grid.source}.")
         lines = lines_below(grid)

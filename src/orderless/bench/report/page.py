@@ -8,11 +8,11 @@ from orderless.bench.report.plots import draw
 from orderless.bench.report.words import (
     FIRSTS,
     INTRODUCTION,
-    PROTOCOL_WORDS,
     RANK,
     TITLE,
     heading,
     lines_below,
+    rule,
     words_of,
 )
 
@@ -37,7 +37,7 @@ def write_page(grids: Sequence[Grid]) -> str:
     parts = []
     for number, grid in enumerate(grids):
         parts.append(f'<h2 id="g{number}">{_text(heading(grid))}</h2>')
-        parts.append(f"<p>{escape(PROTOCOL_WORDS[grid.protocol])}</p>")
+        parts.append(f"<p>{escape(rule(grid))}</p>")
         parts.append(draw(grid) or "<p>There is nothing to draw yet.</p>")
         parts.append(f'<div class="wide">{_table(grid)}</div>')
         if grid.source:

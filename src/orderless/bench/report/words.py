@@ -21,7 +21,15 @@ RANK, FIRSTS = "mean rank", "firsts"
 
 def heading(grid: Grid) -> str:
     """The name of a grid."""
-    return f"{grid.title}, protocol `{grid.protocol}`: {grid.metric.label}"
+    protocol = "" if grid.simulated else f", protocol `{grid.protocol}`"
+    return f"{grid.title}{protocol}: {grid.metric.label}"
+
+
+def rule(grid: Grid) -> str:
+    """How its figures were made, in a sentence."""
+    if grid.simulated:
+        return "On simulated series; seeds are the same for all columns."
+    return PROTOCOL_WORDS[grid.protocol]
 
 
 def words_of(figure: Figure, metric: Metric) -> str:
