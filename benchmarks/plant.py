@@ -1,6 +1,6 @@
 """The simulated plant: what coupling earns, on held-out time and on held-out sensors.
 
-    python -m benchmarks.plant [--seeds 0 1 2] [--device cpu]
+    python -m benchmarks.plant [--seeds 0 1 2] [--device cpu] [--jobs 1]
 
 64 sensors, 32 to fit and 32 held out; rows 0:2000 train, 2000:2400 select, 2400:3000 test;
 context 96, horizon 24; MAE in the units of the sensors over every test window. Networks with and
@@ -9,8 +9,9 @@ eight sensors, each given to the model by itself.
 """
 
 import argparse
-import json
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from orderless.data.simulate import plant
 TRAIN, VALIDATION, TEST = 2000, 2400, 3000
 CONTEXT, HORIZON, FITTED = 96, 24, 32
 ALONE = range(0, 64, 8)
+# Without the linear skip the network starts from nothing, and needs more than the default's 500
+# steps to learn what a ridge knows in closed form.
+SETTINGS = {"preset": "tiny", "epochs": 10, "training": {"patience": 10}}
 MODELS = {
     "ridge": {"epochs": 0, "network": {"coupling": "none"}},
     "coupled ridge": {"epochs": 0},
@@ -36,23 +40,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--device", default="auto")
     parser.add_argument("--models", nargs="+", default=list(MODELS))
-    parser.add_argument("--settings", type=json.loads, default={}, help="JSON for Forecaster")
-    parser.add_argument("--name", default="plant")
+    parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     options = parser.parse_args()
     rows = []
-    for seed in options.seeds:
-        values, _ = plant(seed)
-        for name in options.models:
-            settings = options.settings | MODELS[name]
-            rows.append({"seed": seed, "model": name, **measure(values, seed, options, settings)})
-            print(rows[-1], flush=True)
-    results = {"settings": options.settings, "rows": rows, "verdicts": judge(rows)}
+    cases = [(seed, name, options) for seed in options.seeds for name in options.models]
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for row in pool.map(measure, cases):
+            rows.append(row)
+            print(row, flush=True)
+    results = {"settings": SETTINGS, "rows": rows, "verdicts": judge(rows)}
     for line in results["verdicts"]:
         print(line)
-    print("wrote", write_record(options.name, results))
+    print("wrote", write_record("plant", results))
 
 
-def measure(values: np.ndarray, seed: int, options: argparse.Namespace, settings: dict) -> dict:
+def measure(case: tuple[int, str, argparse.Namespace]) -> dict:
+    seed, name, options = case
+    values, _ = plant(seed)
     model = Forecaster(
         HORIZON,
         CONTEXT,
@@ -60,12 +64,14 @@ def measure(values: np.ndarray, seed: int, options: argparse.Namespace, settings
         random_state=seed,
         device=options.device,
         verbose=False,
-        **settings,
+        **(SETTINGS | MODELS[name]),
     )
     begun = time.perf_counter()
     model.fit(values[:VALIDATION, :FITTED])
     seconds = time.perf_counter() - begun
     return {
+        "seed": seed,
+        "model": name,
         "time": error(model, values[:, :FITTED]),
         "sensors": error(model, values[:, FITTED:]),
         "alone": float(np.mean([error(model, values[:, [c]]) for c in ALONE])),

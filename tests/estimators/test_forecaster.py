@@ -149,6 +149,16 @@ def test_the_start_is_ridge_and_beats_naive_on_the_plant():
     assert model.errors_["this model"]["mae"] < model.errors_["naive"]["mae"]
 
 
+def test_a_wandering_series_goes_on_from_its_last_value_and_a_returning_one_from_its_mean():
+    steps = np.random.default_rng(1).standard_normal((160, 3))
+    wandering = quick(network=None).fit(steps.cumsum(0))
+    assert wandering.network_.config.center == "last"
+    errors = wandering.errors_
+    assert errors["this model"]["mae"] < 1.02 * errors["naive"]["mae"]
+    assert quick(network=None).fit(steps).network_.config.center == "mean"
+    assert quick(network={"center": "none"}).fit(steps).network_.config.center == "none"
+
+
 def test_fit_says_what_it_inferred_and_who_won(capsys):
     quick(verbose=True).fit(FRAME)
     said = capsys.readouterr().out

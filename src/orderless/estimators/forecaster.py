@@ -1,7 +1,7 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -38,6 +38,7 @@ ROWS_PER_STEP = 1024
 BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
 SYSTEMS_AT_ONCE = 64
 MODEL = "this model"
+CENTERS = ("mean", "last")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NARROWEST = 1e-6
 """Between the outer quantiles, in units of a variable's spread; errors are divided by it."""
@@ -141,16 +142,7 @@ class Forecaster(Estimator):
             device=choose_device(self.device),
         )
         config = build_network_config(self.preset, self.context_, self.network)
-        ridges = fit_ridges(
-            series,
-            windows.train,
-            windows.selection,
-            self.context_,
-            self.horizon,
-            center=config.center,
-            scale=config.scale,
-        )
-        task = self._build_task(config, series, windows, ridges)
+        task, ridges = self._start(config, series, windows)
         settings = build_training_config(
             TRAINING,
             self.training,
@@ -262,6 +254,37 @@ class Forecaster(Estimator):
             [one.observed[:, :end] for one, end in zip(systems, ends, strict=True)],
         )
 
+    def _start(
+        self, config: NetworkConfig, series: Series, windows: ForecastingWindows
+    ) -> tuple[ForecastingTask, Ridges]:
+        """The network at its linear start, centred by what does best on the selection windows.
+
+        A series that wanders goes on from its last value, one that returns from its mean. A center
+        that the user has chosen is kept.
+        """
+        chosen = "center" in (self.network or {}) or not config.skip
+        starts = []
+        for center in (config.center,) if chosen else CENTERS:
+            ridges = fit_ridges(
+                series,
+                windows.train,
+                windows.selection,
+                self.context_,
+                self.horizon,
+                center=center,
+                scale=config.scale,
+            )
+            task = self._build_task(replace(config, center=center), series, windows, ridges)
+            starts.append((task, ridges))
+        first, _ = starts[0]
+
+        def error(start: tuple[ForecastingTask, Ridges]) -> float:
+            task, ridges = start
+            linear = ridges.coupled if config.coupled else ridges.own
+            return first.compare(task.errors(windows.selection, _linear(linear)))
+
+        return min(starts, key=error)
+
     def _build_task(
         self, config: NetworkConfig, series: Series, windows: ForecastingWindows, ridges: Ridges
     ) -> ForecastingTask:
@@ -340,7 +363,7 @@ class Forecaster(Estimator):
             f"{len(windows.calibration):,} to calibrate; context {self.context_}, horizon "
             f"{self.horizon}, season {self.season_}",
             f"network   {self.preset}, {describe_training(outcome, weights)}; "
-            f"blend {self.blend_:g}",
+            f"blend {self.blend_:g}; look-backs centred by their {self.network_.config.center}",
             f"errors    on {len(windows.calibration):,} {seen} windows, in units of each "
             "variable's spread",
             *table({name: (e.mae, e.mse) for name, e in errors.items()}, ("MAE", "MSE")),
