@@ -301,6 +301,10 @@ REFUSED = {
         "Several columns hold time stamps",
     ),
     "a lazy frame": (pl.LazyFrame({"x": [1.0]}), "collect"),
+    "a word among numbers": (
+        pl.DataFrame({"x": ["0.5", "oops", "2"]}),
+        "'oops' in row 1 where numbers are needed",
+    ),
     "nested values": (pl.DataFrame({"x": [[1.0], [2.0]]}), "where numbers are needed"),
     "ambiguous dates": (
         pl.DataFrame({"date": ["01/02/2024", "02/02/2024"], "x": [1.0, 2.0]}),

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orderless.data.frames import Column, Table
 from orderless.data.timestamps import is_time_name
@@ -131,11 +132,25 @@ def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, .
                 "the time column, or drop it."
             )
         if one.kind != "number":
-            kind = f"values of type {one.dtype}"
-            example = next((repr(entry) for entry in one.values if entry is not None), kind)
             raise DataError(
-                f"The {one.where} holds {example[:40]} where numbers are needed. Pass group= if it "
-                "tells independent systems apart, variable= if it names the variables of a long "
+                f"The {one.where} holds {_example(one)} where numbers are needed. Pass group= if "
+                "it tells independent systems apart, variable= if it names the variables of a long "
                 "frame; convert it, or drop it."
             )
     return tuple(columns)
+
+
+def _example(column: Column) -> str:
+    """An entry that is no number, and its row: in a column of text, one that does not read so."""
+    for row, entry in enumerate(column.values):
+        if entry is not None and not _reads_as_number(entry):
+            return f"{repr(entry)[:40]} in row {row}"
+    return f"values of type {column.dtype}"
+
+
+def _reads_as_number(entry: Any) -> bool:
+    try:
+        float(entry)
+    except (TypeError, ValueError):
+        return False
+    return True
