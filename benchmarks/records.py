@@ -19,7 +19,8 @@ def write_record(name: str, results: object) -> Path:
         "benchmark": name,
         "command": " ".join(sys.orig_argv[1:]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "HEAD"),
+        # A copy without its history, as on a lent machine, is told which commit it is.
+        "commit": _git("rev-parse", "HEAD") or os.environ.get("ORDERLESS_COMMIT"),
         "uncommitted_changes": bool(_git("status", "--porcelain", "--", "src", "benchmarks/*.py")),
         "python": platform.python_version(),
         "torch": torch.__version__,
