@@ -14,14 +14,18 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write_record(name: str, results: object) -> Path:
-    """Write results/NAME.json; returns its path."""
+    """Write results/NAME.json; returns its path.
+
+    A copy whose history lags behind, as on a lent machine, is told its commit: ORDERLESS_COMMIT.
+    """
+    told = os.environ.get("ORDERLESS_COMMIT")
+    changes = "status", "--porcelain", "--", "src", "benchmarks/*.py"
     record = {
         "benchmark": name,
         "command": " ".join(sys.orig_argv[1:]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        # A copy without its history, as on a lent machine, is told which commit it is.
-        "commit": _git("rev-parse", "HEAD") or os.environ.get("ORDERLESS_COMMIT"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--", "src", "benchmarks/*.py")),
+        "commit": told or _git("rev-parse", "HEAD"),
+        "uncommitted_changes": told is None and bool(_git(*changes)),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "machine": platform.machine(),

@@ -24,7 +24,7 @@ from orderless.training.checkpoints import load_checkpoint, save_checkpoint
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
-from orderless.training.recording import Recorded
+from orderless.training.recording import Recorder
 
 
 class Task(Protocol):
@@ -149,9 +149,7 @@ class _Run:
         # Several processes and a loss scale speak to the host within a step.
         recordable = accelerator.num_processes == 1 and accelerator.scaler is None
         on_gpu = accelerator.device.type == "cuda"
-        self.update = (
-            Recorded(self.update_plainly) if on_gpu and recordable else self.update_plainly
-        )
+        self.recorder = Recorder() if on_gpu and recordable else None
         self.at = _Progress()
         # Summed where the loss lies: reading it at every step would make a GPU wait.
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=accelerator.device)
@@ -198,9 +196,13 @@ class _Run:
         at.step += 1
         at.epoch_steps += 1
         self.average.prepare(at.step)
-        self.update(*self.task.draw(mine))
+        drawn = self.task.draw(mine)
+        if self.recorder is None:
+            self.update(*drawn)
+        else:
+            self.recorder.run(self.update, *drawn)
 
-    def update_plainly(self, samples: Tensor, variables: Tensor | None) -> None:
+    def update(self, samples: Tensor, variables: Tensor | None) -> None:
         """Forward, backward, clip, step, average."""
         with self.accelerator.autocast():
             loss = self.task.loss(self.module, samples, variables)

@@ -9,24 +9,23 @@ import torch
 from torch import Tensor
 
 
-class Recorded:
-    """A function of tensors, with effects but no result, that runs from a recording.
+class Recorder:
+    """Runs a function of tensors, with effects but no result, from recordings.
 
     The first call with new shapes runs as it is: it compiles kernels and lets an optimizer create
     its state. The second is recorded. All further ones only copy their inputs and replay. Random
     numbers continue from the seed of the generator at the time of the replay, as in a plain call.
 
-    For this the function must launch the same kernels whenever the shapes are the same, and read
-    nothing back from the device.
+    For this it must always be the same function, launch the same kernels whenever the shapes are
+    the same, and read nothing back from the device.
     """
 
-    def __init__(self, function: Callable[..., None]) -> None:
-        self.function = function
+    def __init__(self) -> None:
         self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()  # one for all: no two of them run at a time
         self.recordings: dict[tuple, Recording | None] = {}
 
-    def __call__(self, *inputs: Tensor | None) -> None:
+    def run(self, function: Callable[..., None], *inputs: Tensor | None) -> None:
         """Run the function on these inputs, from a recording if there is one."""
         key = tuple(None if one is None else (one.shape, one.dtype) for one in inputs)
         if key not in self.recordings:
@@ -34,22 +33,24 @@ class Recorded:
             # On the stream of the recordings: backward passes remember the stream they began on.
             self.stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.stream):
-                self.function(*inputs)
+                function(*inputs)
             torch.cuda.current_stream().wait_stream(self.stream)
             return
         recording = self.recordings[key]
         if recording is None:
-            recording = self.recordings[key] = self._record(inputs)
+            recording = self.recordings[key] = self._record(function, inputs)
         for mine, given in zip(recording.inputs, inputs, strict=True):
             if mine is not None and given is not None:
                 mine.copy_(given)
         recording.graph.replay()
 
-    def _record(self, inputs: tuple[Tensor | None, ...]) -> "Recording":
+    def _record(
+        self, function: Callable[..., None], inputs: tuple[Tensor | None, ...]
+    ) -> "Recording":
         held = tuple(None if one is None else one.clone() for one in inputs)
         graph = torch.cuda.CUDAGraph()
         with _no_garbage_collection(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
-            self.function(*held)
+            function(*held)
         return Recording(graph, held)
 
 
