@@ -1,16 +1,16 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""`scan_forward` and `scan_backward` once more, for 16 states, with layouts by hand.
+"""`kernels.py` once more, for 16 states, with layouts by hand.
 
-The same arguments and results as in `kernels.py`, which is the version to read. Here a warp owns
-one variable, and every tile is held so that the result of one matrix product is, register by
-register, an operand of the next. In the layout of a 16 x 16 result a thread holds row i of columns
-(2j, 2j+1); that is also how it holds a left operand, and the transpose of a right operand. So
+The same arguments and results as in `kernels.py`, which is the version to read. Here two warps own
+a variable, each eight of its states with all channels: states do not meet but in sums, so a warp
+needs the other one only for the output. Every tile is held so that the result of one matrix product
+is, register by register, an operand of the next. A pair (h, v) of [time, state] tiles is stacked to
+one 16 x 16 operand per warp, [time, (h or v, state of the warp)], without moving a register.
 
-    read, write [t, n]  as left operands give M [t, s] as a left operand of  y = M x
-    the state is kept as [p, n]: a result of  x^T (write to end), and the right operand of  y
-
-and only x itself, and what is summed over time, pass through shared memory.
+    pairs     [variable, 16, 16]          element-wise work: warps split the states
+    stacked   [(variable, warp), 16, 16]  operands and results of a warp's own products
+    outputs   [variable, 16, channel]     sums over both warps: warps split the channels
 """
 
 from triton.experimental import gluon
@@ -18,6 +18,120 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
 copy = async_copy.async_copy_global_to_shared
+
+
+@gluon.constexpr_function
+def _bits(size, axis, rank, first=1):
+    """The bases of an axis: one for each bit of its index, from `first` on."""
+    bases = []
+    while first < size:
+        bases.append([first if i == axis else 0 for i in range(rank)])
+        first *= 2
+    return bases
+
+
+@gluon.constexpr_function
+def _pair_layout(block):
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[0, 0, 8], *_bits(block, 0, 3)]
+    return gl.DistributedLinearLayout([[0, 0, 1], [0, 8, 0]], lanes, warps, [], [block, 16, 16])
+
+
+@gluon.constexpr_function
+def _pair_by_warp_layout(block):
+    """`_pair_layout` with the states in two axes: [variable, time, warp, state of the warp]."""
+    registers = [[0, 0, 0, 1], [0, 8, 0, 0]]
+    lanes = [[0, 0, 0, 2], [0, 0, 0, 4], [0, 1, 0, 0], [0, 2, 0, 0], [0, 4, 0, 0]]
+    warps = [[0, 0, 1, 0], *_bits(block, 0, 4)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, 2, 8])
+
+
+@gluon.constexpr_function
+def _left_layout(block, width):
+    """[variable, warp, time, channel] as left operands over channels, the same for both warps."""
+    registers = [[0, 0, 0, 1], [0, 0, 8, 0], *_bits(width, 3, 4, 8)]
+    lanes = [[0, 0, 0, 2], [0, 0, 0, 4], [0, 0, 1, 0], [0, 0, 2, 0], [0, 0, 4, 0]]
+    warps = [[0, 1, 0, 0], *_bits(block, 0, 4)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 2, 16, width])
+
+
+@gluon.constexpr_function
+def _right_layout(block, width):
+    """[variable, warp, time, channel] as right operands over times, the same for both warps."""
+    registers = [[0, 0, 1, 0], [0, 0, 8, 0], *_bits(width, 3, 4, 8)]
+    lanes = [[0, 0, 2, 0], [0, 0, 4, 0], [0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 4]]
+    warps = [[0, 1, 0, 0], *_bits(block, 0, 4)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 2, 16, width])
+
+
+@gluon.constexpr_function
+def _half_layout(block, width):
+    """[(variable, warp), state, channel]: the h or the v part of a state."""
+    registers = [[0, 0, 1], *_bits(width, 2, 3, 8)]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = _bits(2 * block, 0, 3)
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [2 * block, 8, width])
+
+
+@gluon.constexpr_function
+def _split_layout(block, depth, width):
+    """[variable, summed, channel] as right operands, half of the channels in each warp."""
+    registers = [[0, 1, 0], *_bits(depth, 1, 3, 8), *_bits(width // 2, 2, 3, 8)]
+    lanes = [[0, 2, 0], [0, 4, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
+    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, depth, width])
+
+
+@gluon.constexpr_function
+def _split_signal_layout(block, width):
+    """`_split_layout` for shared memory of [variable, 1, time, channel]."""
+    registers = [[0, 0, 1, 0], [0, 0, 8, 0], *_bits(width // 2, 3, 4, 8)]
+    lanes = [[0, 0, 2, 0], [0, 0, 4, 0], [0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 4]]
+    warps = [[0, 0, 0, width // 2], *_bits(block, 0, 4)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 1, 16, width])
+
+
+@gluon.constexpr_function
+def _rows_layout(block, width):
+    """[variable, time, channel], half of the channels in each warp, 8 in a row where they can."""
+    own = _bits(width // 2, 2, 3) + _bits(16, 1, 3)
+    held = {64: [0, 1, 2, 8], 32: [0, 1, 2], 16: [0, 1]}[width]
+    registers = [own[i] for i in held]
+    lanes = [base for i, base in enumerate(own) if i not in held]
+    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, width])
+
+
+@gluon.constexpr_function
+def _result_layout(block, width, rank):
+    """[variable, (1,) time, channel] as results, half of the channels in each warp."""
+    t, p = rank - 2, rank - 1
+    registers = [*_bits(2, p, rank), *_bits(16, t, rank, 8), *_bits(width // 2, p, rank, 8)]
+    lanes = [*_bits(8, p, rank, 2), *_bits(8, t, rank)]
+    warps = [*_bits(width, p, rank, width // 2), *_bits(block, 0, rank)]
+    shape = [block, 16, width] if rank == 3 else [block, 1, 16, width]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], shape)
+
+
+@gluon.constexpr_function
+def _sums_layout(block, width):
+    """[variable, time by lane, channel]: what is left when a thread has summed over its times."""
+    registers = _bits(width // 2, 2, 3, 8)
+    lanes = [[0, 1, 0], [0, 2, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
+    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 4, width])
+
+
+@gluon.jit
+def _wide(value):
+    """To float32. Two bfloat16 of one register take an instruction each, which is not the rule."""
+    if value.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [value],
+            dtype=gl.float32, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return value
 
 
 @gluon.jit
@@ -44,11 +158,6 @@ def _turned(value, layout: gl.constexpr):
 
 
 @gluon.jit
-def _zeros(rows: gl.constexpr, columns: gl.constexpr, BLOCK: gl.constexpr, layout: gl.constexpr):
-    return gl.zeros([BLOCK, rows, columns], gl.float32, layout)
-
-
-@gluon.jit
 def _axis(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
     """0 ... size - 1 along one axis of a tile."""
     if axis == 0:
@@ -57,6 +166,102 @@ def _axis(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
         return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(2, layout)))[None, :, None]
     else:
         return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(1, layout)))[None, None, :]
+
+
+@gluon.jit
+def _axis_of_four(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
+    if axis == 0:
+        flat: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, layout)))
+        return gl.arange(0, size, flat)[:, None, None, None]
+    elif axis == 2:  # noqa: RET505
+        flat: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, layout)))
+        return gl.arange(0, size, flat)[None, None, :, None]
+    else:
+        flat: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
+        return gl.arange(0, size, flat)[None, None, None, :]
+
+
+@gluon.jit
+def _stack(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, state] as [(variable, warp), time, (part, state of the warp)]."""
+    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
+    return gl.reshape(gl.permute(both, (0, 2, 1, 4, 3)), [2 * BLOCK, 16, 16])
+
+
+@gluon.jit
+def _unstack(both, BLOCK: gl.constexpr, pair: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [BLOCK, 2, 16, 2, 8]), (0, 2, 1, 4, 3))
+    first, second = gl.split(gl.reshape(both, [BLOCK, 16, 16, 2]))
+    return gl.convert_layout(first, pair), gl.convert_layout(second, pair)
+
+
+@gluon.jit
+def _whole(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of a state as [(variable, warp), (part, state), channel]."""
+    both = gl.reshape(gl.permute(gl.join(h, v), (0, 3, 1, 2)), [2 * BLOCK, 16, WIDTH])
+    return gl.convert_layout(both, mma)
+
+
+@gluon.jit
+def _parts(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1))
+    h, v = gl.split(both)
+    return gl.convert_layout(h, half), gl.convert_layout(v, half)
+
+
+@gluon.jit
+def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """[variable, 1, time, channel] in shared memory, for both warps of a variable."""
+    value = room.load(layout)
+    value, _ = gl.broadcast(value, gl.zeros([BLOCK, 2, 16, WIDTH], value.dtype, layout))
+    return gl.reshape(value, [2 * BLOCK, 16, WIDTH])
+
+
+@gluon.jit
+def _to_columns(value, BLOCK: gl.constexpr, DEPTH: gl.constexpr, WIDTH: gl.constexpr,
+                layout: gl.constexpr):  # fmt: skip
+    """Channels in the order in which a matrix unit's columns go to the warps, 8 by 8."""
+    value = gl.reshape(value, [BLOCK, DEPTH, 2, WIDTH // 16, 8])
+    value = gl.reshape(gl.permute(value, (0, 1, 3, 2, 4)), [BLOCK, DEPTH, WIDTH])
+    return gl.convert_layout(value, layout)
+
+
+@gluon.jit
+def _from_columns(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, layout: gl.constexpr):
+    value = gl.reshape(value, [BLOCK, 16, WIDTH // 16, 2, 8])
+    value = gl.reshape(gl.permute(value, (0, 1, 3, 2, 4)), [BLOCK, 16, WIDTH])
+    return gl.convert_layout(value, layout)
+
+
+@gluon.jit
+def _beside(stacked, BLOCK: gl.constexpr):
+    """Both warps' [time, 16] side by side, [variable, time, 32]."""
+    both = gl.permute(gl.reshape(stacked, [BLOCK, 2, 16, 16]), (0, 2, 1, 3))
+    return gl.reshape(both, [BLOCK, 16, 32])
+
+
+@gluon.jit
+def _to_scratch(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, flat: gl.constexpr):
+    """A state as each thread holds it, so that it goes to memory and back in whole lines."""
+    value = gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH // 16, 2, 4, 2])
+    value = gl.reshape(gl.permute(value, (0, 3, 2, 5, 1, 4, 6)), [2 * BLOCK, 16 * WIDTH])
+    return gl.convert_layout(value, flat)
+
+
+@gluon.jit
+def _from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
+    """What `_to_scratch` stored, as a right operand over channels."""
+    value = gl.reshape(value, [2 * BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
+    value = gl.reshape(gl.permute(value, (0, 1, 5, 3, 6, 4, 2)), [2 * BLOCK, WIDTH, 16])
+    return gl.convert_layout(value, right)
+
+
+@gluon.jit
+def _scratch_at(BLOCK: gl.constexpr, WIDTH: gl.constexpr, row, flat: gl.constexpr):
+    """Offsets of [(variable, warp), 16 * WIDTH], for variables that lie `row` apart."""
+    w = gl.arange(0, 2 * BLOCK, gl.SliceLayout(1, flat))[:, None]
+    i = gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    return (w // 2) * row + (w % 2) * (16 * WIDTH) + i, w // 2
 
 
 @gluon.jit
@@ -107,9 +312,9 @@ def _fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
 
 
 @gluon.jit
-def _over_chunk(tables, axis: gl.constexpr, layout: gl.constexpr):
-    """(e_h, e_vh, e_v) over the whole chunk, with the states along `axis`."""
-    at = tables + (_axis(axis, 16, layout) + 12 * 256 + 240)
+def _over_chunk(tables, BLOCK: gl.constexpr, half: gl.constexpr):
+    """(e_h, e_vh, e_v) over the whole chunk, for the states of each warp."""
+    at = tables + ((_axis(0, 2 * BLOCK, half) % 2) * 8 + _axis(1, 8, half) + 12 * 256 + 240)
     return gl.load(at), gl.load(at + 256), gl.load(at + 512)
 
 
@@ -126,29 +331,46 @@ def _bit(kind: gl.constexpr, layout: gl.constexpr):
 
 
 @gluon.jit
-def _response(first, second, BLOCK: gl.constexpr, mma: gl.constexpr):
-    """first second^T + second first^T for left operands [t, n]."""
-    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    out = _mma(first, _turned(second, right), _zeros(16, 16, BLOCK, mma))
-    return _mma(second, _turned(first, right), out)
+def _held(w_h, w_v, table):
+    phi_h, phi_v, phi_vh = table
+    return phi_h * w_h, phi_v * w_v + phi_vh * w_h
 
 
 @gluon.jit
-def _matrix(b_h, b_v, c_h, c_v, tables, low: gl.constexpr, BLOCK: gl.constexpr, mma: gl.constexpr):
-    """M, symmetric: the response at the later of two times to the earlier one."""
-    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
-    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    out = _mma(c_h.to(low), _turned(b_h.to(low), right), _zeros(16, 16, BLOCK, mma))
-    out = _mma(c_v.to(low), _turned(b_v.to(low), right), out)
-    t = _axis(1, 16, left)
-    for kind in gl.static_range(4):
-        reads = (t & (8 >> kind)) != 0
-        first, second = _decay(
-            gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h), _table(tables, kind, left)
-        )
-        response = _response(first.to(low), second.to(low), BLOCK, mma)
-        out = gl.where(_bit(kind, mma), response, out)
-    return out
+def _program(variables, channels, head_size, segments, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """(batch row, number of rows, first variable, slice, head, first channel, segment)."""
+    per_head = head_size // WIDTH
+    slices = (channels // head_size) * per_head
+    blocks = gl.cdiv(variables, BLOCK)
+    pid = gl.program_id(0).to(gl.int64)
+    slice_ = pid % slices
+    outer = pid // slices // blocks
+    batch = gl.num_programs(0) // slices // blocks // segments
+    head = slice_ // per_head
+    first_channel = head * head_size + (slice_ % per_head) * WIDTH
+    first_variable = ((pid // slices) % blocks) * BLOCK
+    return outer % batch, batch, first_variable, slice_, head, first_channel, outer // batch
+
+
+@gluon.jit
+def _load_state(source, b, first_variable, first_channel, variables, segments, segment, channels,
+                BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
+    """The two parts of the state in a [B, V, segment, 2, 16, D] tensor."""
+    at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
+                           BLOCK, WIDTH, half)  # fmt: skip
+    h = gl.load(source + at, mask=inside, other=0.0)
+    v = gl.load(source + at + 16 * channels, mask=inside, other=0.0)
+    return h, v
+
+
+@gluon.jit
+def _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
+              BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
+    w = _axis(0, 2 * BLOCK, half)
+    corner = ((b * variables + first_variable) * segments + segment) * 32 * channels + first_channel
+    within = (w // 2) * (segments * 32 * channels) + ((w % 2) * 8 + _axis(1, 8, half)) * channels
+    at = corner + (within + _axis(2, WIDTH, half))
+    return at, w // 2 < variables - first_variable
 
 
 @gluon.jit
@@ -160,80 +382,77 @@ def fast_forward(
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     gate_batch, gate_variable, gate_time,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr, PADDED: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
-    PRECISION: gl.constexpr,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head."""
-    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    WARPS: gl.constexpr = 2 * BLOCK
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    out_mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 2], [1, 16, 8])
+    out_left: gl.constexpr = gl.DotOperandLayout(0, out_mma, 2)
+    out_right: gl.constexpr = gl.DotOperandLayout(1, out_mma, 2)
+    pair: gl.constexpr = _pair_layout(BLOCK)
+    half: gl.constexpr = _half_layout(BLOCK, WIDTH)
+    over_times: gl.constexpr = _right_layout(BLOCK, WIDTH)
+    split_signal: gl.constexpr = _split_signal_layout(BLOCK, WIDTH)
+    split_state: gl.constexpr = _split_layout(BLOCK, 32, WIDTH)
+    rows: gl.constexpr = _rows_layout(BLOCK, WIDTH)
+    results: gl.constexpr = _result_layout(BLOCK, WIDTH, 3)
+    signal_result: gl.constexpr = _result_layout(BLOCK, WIDTH, 4)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [BLOCK, 1, 1],
+    lines: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
+                                           [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
                                           [2, 1, 0])  # fmt: skip
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
-    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
+    state_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
+    twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
 
-    per_head = head_size // WIDTH
-    heads = channels // head_size
-    slices = heads * per_head
-    blocks = gl.cdiv(variables, BLOCK)
-    pid = gl.program_id(0).to(gl.int64)
-    slice_ = pid % slices
-    block = (pid // slices) % blocks
-    outer = pid // slices // blocks
-    batch = gl.num_programs(0) // slices // blocks // segments
-    b = outer % batch
-    segment = outer // batch
-    head = slice_ // per_head
-    first_channel = head * head_size + (slice_ % per_head) * WIDTH
-    tables += ((b * heads + head) * chunks) * (21 * 256)
+    b, batch, first_variable, slice_, head, first_channel, segment = _program(
+        variables, channels, head_size, segments, BLOCK, WIDTH
+    )
+    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
-    first_variable = block * BLOCK
     left_variables = variables - first_variable
-    v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
+    v_lines, t_lines = _axis_of_four(0, BLOCK, lines), _axis_of_four(2, 16, lines)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
-    v_mma, t_mma = _axis(0, BLOCK, mma), _axis(1, 16, mma)
+    v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
     towards = 1
     if REVERSE:
         towards = -1
-    across = _axis(2, WIDTH, rows)
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_rows * x_variable + t_rows * (towards * x_time) + across
+    row_x = v_lines * x_variable + t_lines * (towards * x_time) + _axis_of_four(3, WIDTH, lines)
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     read += b * read_batch + first_variable * read_variable
     row_read = v_thin * read_variable + t_thin * (towards * read_time)
     from_y = (b * variables + first_variable) * time * channels + first_channel
     y += from_y
-    row_y = v_rows * (time * channels) + t_rows * (towards * channels) + across
+    row_y = v_rows * (time * channels) + t_rows * (towards * channels) + _axis(2, WIDTH, rows)
     if HAS_BASE:
         base += from_y
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
-        row_gate = v_rows * gate_variable + t_rows * (towards * gate_time) + across
+        row_gate = v_rows * gate_variable + t_rows * (towards * gate_time) + _axis(2, WIDTH, rows)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
-    states_at = _axis(1, WIDTH, mma) + _axis(2, 16, mma) * channels
     if HAS_START:
-        corner = start + ((b * variables + first_variable) * segments + segment) * 32 * channels
-        corner = corner + first_channel + (v_mma * (segments * 32 * channels) + states_at)
-        h = gl.load(corner, mask=v_mma < left_variables, other=0.0)
-        s = gl.load(corner + 16 * channels, mask=v_mma < left_variables, other=0.0)
+        h, s = _load_state(start, b, first_variable, first_channel, variables, segments, segment,
+                           channels, BLOCK, WIDTH, half)  # fmt: skip
     else:
-        h = _zeros(WIDTH, 16, BLOCK, mma)
-        s = _zeros(WIDTH, 16, BLOCK, mma)
-    if HAS_SKIP:
-        direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
-    lower = t_mma >= _axis(2, 16, mma)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+        h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+        s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+    lower = _axis(1, 16, mma) >= _axis(2, 16, mma)
+    t_pair = _axis(1, 16, pair)
+    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
@@ -241,7 +460,9 @@ def fast_forward(
     many_tables = gl.allocate_shared_memory(gl.float32, [2, 16, 16, 16], table_room)
     more_tables = gl.allocate_shared_memory(gl.float32, [2, 4, 16, 16], table_room)
     last_table = gl.allocate_shared_memory(gl.float32, [2, 1, 16, 16], table_room)
-    room_y = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    room_matrix = gl.allocate_shared_memory(low, [BLOCK, 16, 32], twin_room)
+    room_from = gl.allocate_shared_memory(low, [BLOCK, 16, 32], twin_room)
+    room_state = gl.allocate_shared_memory(low, [BLOCK, 32, WIDTH], state_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     # One step ahead of the work: visit -1 only fetches.
@@ -251,23 +472,23 @@ def fast_forward(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
+        keep_lines = (t_lines < ahead_times) & (v_lines < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
             now = present + t_ahead * present_time
-            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
-            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
+            at_lines = now + (v_lines * present_variable + t_lines * (towards * present_time))
+            keep_lines = keep_lines & (gl.load(at_lines, mask=keep_lines, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
         room = (visit + 1) % 2
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
+            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_lines)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                         read + t_ahead * read_time + row_read, keep_thin, thin)  # fmt: skip
             rooms = (many_tables.index(room), more_tables.index(room), last_table.index(room))
-            _fetch_split(rooms, tables + ahead * (21 * 256), BLOCK)
+            _fetch_split(rooms, tables + ahead * (21 * 256), WARPS)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
@@ -275,36 +496,68 @@ def fast_forward(
             room = visit % 2
             room_x = rooms_x.index(room)
             here = (many_tables.index(room), more_tables.index(room), last_table.index(room))
-            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), 2, mma)
+            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), BLOCK, half)
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
             if REVERSE:
                 t = time - 1 - t
-            w_h = rooms_wh.index(room).load(left).to(gl.float32)
-            w_v = rooms_wv.index(room).load(left).to(gl.float32)
-            c_h = rooms_ch.index(room).load(left).to(gl.float32)
-            c_v = rooms_cv.index(room).load(left).to(gl.float32)
-            phi_h, phi_v, phi_vh = _split_table(here, 6, left)
-            b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
+            w_h = _wide(rooms_wh.index(room).load(pair))
+            w_v = _wide(rooms_wv.index(room).load(pair))
+            c_h = _wide(rooms_ch.index(room).load(pair))
+            c_v = _wide(rooms_cv.index(room).load(pair))
+            b_h, b_v = _held(w_h, w_v, _split_table(here, 6, pair))
 
-            matrix = gl.where(lower, _matrix(b_h, b_v, c_h, c_v, here[0], low, BLOCK, mma), 0.0)
-            matrix = gl.convert_layout(matrix.to(low), left)
-            signal = room_x.load(right)
-            out = _mma(matrix, signal, _zeros(16, WIDTH, BLOCK, mma))
-            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, left))
-            out = _mma(from_h.to(low), _turned(h.to(low), right), out)
-            out = _mma(from_v.to(low), _turned(s.to(low), right), out)
+            # The state before the chunk is read by all times, and moves on.
+            room_state.store(gl.reshape(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma),
+                                        [BLOCK, 32, WIDTH]))  # fmt: skip
+            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, pair))
+            room_from.store(_beside(_stack(from_h.to(low), from_v.to(low), BLOCK), BLOCK))
+            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
+            to_end = _turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left)
+            signal = gl.convert_layout(_for_both(room_x, over_times, BLOCK, WIDTH), right)
+            state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            h, s = _parts(_mma(to_end, signal, state), BLOCK, WIDTH, half)
 
-            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, left))
-            turned = _turned(signal, left)
-            s = _mma(turned, gl.convert_layout(to_v.to(low), right), e_v * s + e_vh * h)
-            h = _mma(turned, gl.convert_layout(to_h.to(low), right), e_h * h)
+            # M: the response at the later of two times to the earlier one, bit by bit.
+            none = gl.zeros([WARPS, 16, 16], gl.float32, mma)
+            matrix = _mma(
+                gl.convert_layout(_stack(c_h.to(low), c_v.to(low), BLOCK), left),
+                _turned(_stack(b_h.to(low), b_v.to(low), BLOCK), right),
+                none,
+            )
+            for kind in gl.static_range(4):
+                reads = (t_pair & (8 >> kind)) != 0
+                first, second = _decay(
+                    gl.where(reads, c_h, b_v),
+                    gl.where(reads, c_v, b_h),
+                    _split_table(here, kind, pair),
+                )
+                first, second = first.to(low), second.to(low)
+                response = _mma(
+                    gl.convert_layout(_stack(first, second, BLOCK), left),
+                    _turned(_stack(second, first, BLOCK), right),
+                    none,
+                )
+                matrix = gl.where(_bit(kind, mma), response, matrix)
+            room_matrix.store(_beside(gl.where(lower, matrix, 0.0).to(low), BLOCK))
 
+            # Both warps of a variable meet: each takes half of the channels.
+            twins = gl.reshape(room_matrix.load(out_left), [BLOCK, 16, 2, 16])
+            one, other = gl.split(gl.permute(twins, (0, 1, 3, 2)))
+            signal = gl.reshape(room_x.load(split_signal), [BLOCK, 16, WIDTH])
+            columns = _to_columns(signal, BLOCK, 16, WIDTH, out_right)
+            out = gl.zeros([BLOCK, 16, WIDTH], gl.float32, out_mma)
+            out = _mma(gl.convert_layout(one, out_left), columns, out)
+            out = _mma(gl.convert_layout(other, out_left), columns, out)
+            states = _to_columns(room_state.load(split_state), BLOCK, 32, WIDTH, out_right)
+            out = _mma(room_from.load(out_left), states, out)
+            result = _from_columns(out, BLOCK, WIDTH, results)
             if HAS_SKIP:
-                out += direct * room_x.load(mma).to(gl.float32)
-            room_y.store(out.to(low))
+                through = gl.reshape(room_x.load(signal_result), [BLOCK, 16, WIDTH])
+                direct = gl.load(skip + first_channel + _axis(2, WIDTH, results))
+                result += direct * _wide(gl.convert_layout(through, results))
+            result = gl.convert_layout(result.to(low), rows)
             stored = (t_rows < left_times) & (v_rows < left_variables)
-            result = room_y.load(rows)
             if HAS_BASE:
                 add = gl.load(base + t * channels + row_y, mask=stored, other=0.0)
                 result = (result.to(gl.float32) + add.to(gl.float32)).to(low)
@@ -320,25 +573,15 @@ def fast_forward(
                 result = (result.to(gl.float32) * opening).to(low)
             gl.store(y + t * channels + row_y, result, mask=stored)
     if segment == segments - 1:
-        corner = end + (b * variables + first_variable) * 32 * channels + first_channel
-        corner = corner + (v_mma * (32 * channels) + states_at)
-        gl.store(corner, h, mask=v_mma < left_variables)
-        gl.store(corner + 16 * channels, s, mask=v_mma < left_variables)
-
-
-@gluon.jit
-def _places(right_or_mma: gl.constexpr, n_axis: gl.constexpr, WIDTH: gl.constexpr):
-    """Where (n, p) lies in a stored state: blocks of 8 x 8, so that a warp moves whole lines."""
-    if n_axis == 1:
-        n, p = _axis(1, 16, right_or_mma), _axis(2, WIDTH, right_or_mma)
-    else:
-        n, p = _axis(2, 16, right_or_mma), _axis(1, WIDTH, right_or_mma)
-    return ((p // 8) * 2 + n // 8) * 64 + (n % 8) * 8 + p % 8
+        at, inside = _state_at(b, first_variable, first_channel, variables, 1, 0, channels,
+                               BLOCK, WIDTH, half)  # fmt: skip
+        gl.store(end + at, h, mask=inside)
+        gl.store(end + at + 16 * channels, s, mask=inside)
 
 
 @gluon.jit
 def fast_states(
-    x, write, tables, start, present, at_chunks,
+    x, write, tables, start, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -346,68 +589,59 @@ def fast_states(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """The state before every chunk, [slice,B,V,chunk,2,N*WIDTH] like x, for `fast_backward`."""
-    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    """The state before every chunk and after the last, like x, for `fast_backward`.
+
+    states [slice, B, V, chunk + 1, warp, 16 * WIDTH], in the order in which threads hold them.
+    """
+    WARPS: gl.constexpr = 2 * BLOCK
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = _pair_layout(BLOCK)
+    half: gl.constexpr = _half_layout(BLOCK, WIDTH)
+    over_times: gl.constexpr = _right_layout(BLOCK, WIDTH)
+    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [BLOCK, 1, 1],
+    lines: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
+                                           [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
                                           [2, 1, 0])  # fmt: skip
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
-    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
 
-    per_head = head_size // WIDTH
-    heads = channels // head_size
-    slices = heads * per_head
-    blocks = gl.cdiv(variables, BLOCK)
-    pid = gl.program_id(0).to(gl.int64)
-    slice_ = pid % slices
-    block = (pid // slices) % blocks
-    outer = pid // slices // blocks
-    batch = gl.num_programs(0) // slices // blocks // segments
-    b = outer % batch
-    segment = outer // batch
-    head = slice_ // per_head
-    first_channel = head * head_size + (slice_ % per_head) * WIDTH
-    tables += ((b * heads + head) * chunks) * (21 * 256)
-    # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
-    first_variable = block * BLOCK
+    b, batch, first_variable, slice_, head, first_channel, segment = _program(
+        variables, channels, head_size, segments, BLOCK, WIDTH
+    )
+    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
     left_variables = variables - first_variable
-    v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
+    v_lines, t_lines = _axis_of_four(0, BLOCK, lines), _axis_of_four(2, 16, lines)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
-    v_mma = _axis(0, BLOCK, mma)
     towards = 1
     if REVERSE:
         towards = -1
-    across = _axis(2, WIDTH, rows)
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_rows * x_variable + t_rows * (towards * x_time) + across
+    row_x = v_lines * x_variable + t_lines * (towards * x_time) + _axis_of_four(3, WIDTH, lines)
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
-    states_at = _axis(1, 16, mma) * channels + _axis(2, WIDTH, mma)
     if HAS_START:
-        corner = start + ((b * variables + first_variable) * segments + segment) * 32 * channels
-        corner = corner + first_channel + (v_mma * (segments * 32 * channels) + states_at)
-        h = gl.load(corner, mask=v_mma < left_variables, other=0.0)
-        s = gl.load(corner + 16 * channels, mask=v_mma < left_variables, other=0.0)
+        h, s = _load_state(start, b, first_variable, first_channel, variables, segments, segment,
+                           channels, BLOCK, WIDTH, half)  # fmt: skip
     else:
-        h = _zeros(16, WIDTH, BLOCK, mma)
-        s = _zeros(16, WIDTH, BLOCK, mma)
-    at_chunks += ((slice_ * batch + b) * variables + first_variable) * chunks * (32 * WIDTH)
-    row_chunks = v_mma * (chunks * 32 * WIDTH) + _places(mma, 1, WIDTH)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+        h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+        s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+    states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
+    row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
+    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_tables = gl.allocate_shared_memory(gl.float32, [2, 8, 16, 16], table_room)
-    many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
+    many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     for visit in range(-1, last_chunk - first_chunk):
@@ -416,17 +650,17 @@ def fast_states(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
+        keep_lines = (t_lines < ahead_times) & (v_lines < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
             now = present + t_ahead * present_time
-            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
-            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
+            at_lines = now + (v_lines * present_variable + t_lines * (towards * present_time))
+            keep_lines = keep_lines & (gl.load(at_lines, mask=keep_lines, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
         room = (visit + 1) % 2
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
+            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_lines)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
             # Tables 5 and 6 are the last six tiles of a chunk.
@@ -438,49 +672,172 @@ def fast_states(
             chunk = first_chunk + visit
             room = visit % 2
             here = rooms_tables.index(room)
-            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), 1, mma)
-            to_chunk = at_chunks + chunk.to(gl.int64) * (32 * WIDTH) + row_chunks
-            gl.store(to_chunk, h.to(low), mask=v_mma < left_variables)
-            gl.store(to_chunk + 16 * WIDTH, s.to(low), mask=v_mma < left_variables)
-            w_h = rooms_wh.index(room).load(left).to(gl.float32)
-            w_v = rooms_wv.index(room).load(left).to(gl.float32)
-            phi_h, phi_v, phi_vh = _table(here, 6, left, 13)
-            to_v, to_h = _decay(phi_v * w_v + phi_vh * w_h, phi_h * w_h, _table(here, 5, left, 13))
-            signal = rooms_x.index(room).load(right)
-            s = _mma(_turned(to_v.to(low), left), signal, e_v * s + e_vh * h)
-            h = _mma(_turned(to_h.to(low), left), signal, e_h * h)
+            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), BLOCK, half)
+            kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
+            gl.store(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states, kept,
+                     mask=v_flat < left_variables)  # fmt: skip
+            w_h = _wide(rooms_wh.index(room).load(pair))
+            w_v = _wide(rooms_wv.index(room).load(pair))
+            b_h, b_v = _held(w_h, w_v, _table(here, 6, pair, 13))
+            to_v, to_h = _decay(b_v, b_h, _table(here, 5, pair, 13))
+            to_end = _turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left)
+            signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
+                                       right)  # fmt: skip
+            state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            h, s = _parts(_mma(to_end, signal, state), BLOCK, WIDTH, half)
+    if segment == segments - 1:
+        kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
+        gl.store(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states, kept,
+                 mask=v_flat < left_variables)  # fmt: skip
+
+
+@gluon.constexpr_function
+def _whole_pair_layout(block):
+    """[variable, time, state] where a warp owns a variable."""
+    registers = [[0, 0, 1], [0, 8, 0], [0, 0, 8]]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 16, 16])
+
+
+@gluon.constexpr_function
+def _whole_part_layout(block, width):
+    """[variable, state, channel], the h or the v part of a state, where a warp owns a variable."""
+    registers = [[0, 0, 1], *_bits(width, 2, 3, 8), [0, 8, 0]]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 16, width])
+
+
+@gluon.constexpr_function
+def _whole_rows_layout(block, width):
+    """[variable, time, channel] where a warp owns a variable, 8 channels in a row."""
+    own = _bits(width, 2, 3) + _bits(16, 1, 3)
+    held = {64: [0, 1, 2, 8, 9], 32: [0, 1, 2, 8], 16: [0, 1, 2]}[width]
+    registers = [own[i] for i in held]
+    lanes = [base for i, base in enumerate(own) if i not in held]
+    warps = _bits(block, 0, 3)
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, width])
+
+
+@gluon.constexpr_function
+def _whole_sums_layout(block, width):
+    """[variable, time by lane, channel]: what is left when a thread has summed over its times."""
+    registers = _bits(width, 2, 3, 8)
+    lanes = [[0, 1, 0], [0, 2, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 4, width])
 
 
 @gluon.jit
-def _sum_variables(sums, out, kind: gl.constexpr, first, coupling, second, BLOCK: gl.constexpr):
-    """Sum the gradient of one table over the variables of the block, and store it."""
+def _stack_all(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, state] as [variable, time, (half, part, state of the half)]."""
+    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
+    return gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, 16, 32])
+
+
+@gluon.jit
+def _unstack_all(both, BLOCK: gl.constexpr, pair: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [BLOCK, 16, 2, 2, 8]), (0, 1, 2, 4, 3))
+    first, second = gl.split(gl.reshape(both, [BLOCK, 16, 16, 2]))
+    return gl.convert_layout(first, pair), gl.convert_layout(second, pair)
+
+
+@gluon.jit
+def _whole_all(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of a state as [variable, (half, part, state of the half), channel]."""
+    both = gl.reshape(gl.join(h, v), [BLOCK, 2, 8, WIDTH, 2])
+    both = gl.reshape(gl.permute(both, (0, 1, 4, 2, 3)), [BLOCK, 32, WIDTH])
+    return gl.convert_layout(both, mma)
+
+
+@gluon.jit
+def _parts_all(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [BLOCK, 2, 2, 8, WIDTH]), (0, 1, 3, 4, 2))
+    h, v = gl.split(gl.reshape(both, [BLOCK, 16, WIDTH, 2]))
+    return gl.convert_layout(h, part), gl.convert_layout(v, part)
+
+
+@gluon.jit
+def _all_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
+    """What `_to_scratch` stored for two warps, as one right operand over channels."""
+    value = gl.reshape(value, [BLOCK, 2, WIDTH // 16, 8, 4, 2, 2, 2])
+    value = gl.reshape(gl.permute(value, (0, 2, 6, 4, 7, 1, 5, 3)), [BLOCK, WIDTH, 32])
+    return gl.convert_layout(value, right)
+
+
+@gluon.jit
+def _sum_variables(room, out, BLOCK: gl.constexpr):
+    """Sum what the variables of the block left in a room, and store it."""
     spread: gl.constexpr = gl.BlockedLayout([BLOCK, 1, 2], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0])
+    total = gl.sum(_wide(room.load(spread)), 0)
     flat: gl.constexpr = gl.SliceLayout(0, spread)
-    room_first, room_coupling, room_second = sums
-    room_first.store(first)
-    room_coupling.store(coupling)
-    room_second.store(second)
     i = gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None]
     j = gl.arange(0, 16, gl.SliceLayout(0, flat))[None, :]
-    at = out + (i * 16 + j + kind * 768)
-    kept: gl.constexpr = out.dtype.element_ty
-    gl.store(at, gl.sum(room_first.load(spread), 0).to(kept))
-    gl.store(at + 256, gl.sum(room_coupling.load(spread), 0).to(kept))
-    gl.store(at + 512, gl.sum(room_second.load(spread), 0).to(kept))
+    gl.store(out + (i * 16 + j), total.to(out.dtype.element_ty))
 
 
 @gluon.jit
-def _diagonal(product, left: gl.constexpr, mma: gl.constexpr):
-    """The diagonal of [n, n] as a row: what each state contributes to a sum over channels."""
-    on = _axis(1, 16, mma) == _axis(2, 16, mma)
-    row = gl.sum(gl.where(on, product, 0.0), 1)
-    return gl.convert_layout(row, gl.SliceLayout(1, left))[:, None, :]
+def _diagonal(product, layout: gl.constexpr):
+    """The diagonal of [half and variable, 8, 8]."""
+    product = gl.convert_layout(product, layout)
+    return gl.sum(gl.where(_axis(1, 8, layout) == _axis(2, 8, layout), product, 0.0), 2)
+
+
+@gluon.constexpr_function
+def _block_layout(block):
+    """[(half, variable), 8, 8]: a quarter of a result."""
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = _bits(block, 0, 3)
+    return gl.DistributedLinearLayout(
+        [[0, 0, 1], [block, 0, 0]], lanes, warps, [], [2 * block, 8, 8]
+    )
+
+
+@gluon.jit
+def _by_half(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, layout: gl.constexpr):
+    """[variable, (half, 16), channel] as [(half, variable), 16, channel]."""
+    value = gl.permute(gl.reshape(value, [BLOCK, 2, 16, WIDTH]), (1, 0, 2, 3))
+    return gl.convert_layout(gl.reshape(value, [2 * BLOCK, 16, WIDTH]), layout)
+
+
+@gluon.jit
+def _pairing(g, h, rooms, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """Leave the sums over channels of gradient times state: (h, h), (v, v) and (v, h)."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    h = gl.permute(gl.reshape(h, [BLOCK, WIDTH, 2, 16]), (2, 0, 1, 3))
+    product = _mma(
+        _by_half(g, BLOCK, WIDTH, left),
+        gl.convert_layout(gl.reshape(h, [2 * BLOCK, WIDTH, 16]), right),
+        gl.zeros([2 * BLOCK, 16, 16], gl.float32, mma),
+    )
+    product = gl.permute(gl.reshape(product, [2 * BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
+    from_h, from_v = gl.split(product)
+    hh, hv = gl.split(from_h)
+    vh, vv = gl.split(from_v)
+    room_hh, room_vv, room_vh = rooms
+    room_hh.store(_diagonal(hh, quarter))
+    room_vv.store(_diagonal(vv, quarter))
+    room_vh.store(_diagonal(vh, quarter))
+
+
+@gluon.jit
+def _store_pairing(rooms, out, BLOCK: gl.constexpr):
+    """Three rows of 16 states: (h, h), (v, v), (v, h)."""
+    spread: gl.constexpr = gl.BlockedLayout([2 * BLOCK, 1], [1, 32], [1, BLOCK], [1, 0])
+    by_half: gl.constexpr = gl.BlockedLayout([1, BLOCK, 1], [1, 1, 32], [1, 1, BLOCK], [2, 1, 0])
+    flat: gl.constexpr = gl.SliceLayout(1, by_half)
+    q = gl.arange(0, 2, gl.SliceLayout(1, flat))[:, None]
+    i = gl.arange(0, 8, gl.SliceLayout(0, flat))[None, :]
+    for row in gl.static_range(3):
+        value = gl.reshape(rooms[row].load(spread), [2, BLOCK, 8])
+        total = gl.sum(gl.convert_layout(value, by_half), 1)
+        gl.store(out + (row * 16 + q * 8 + i), total.to(out.dtype.element_ty))
 
 
 @gluon.jit
 def fast_backward(
     x, write, read, tables, states, skip, present, d_y, d_end,
-    d_x, d_write, d_read, d_start, d_skip, partial,
+    d_x, d_write, d_read, d_start, d_skip, partial, anchors,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -490,10 +847,19 @@ def fast_backward(
     HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr, HAS_PRESENT: gl.constexpr,
     HAS_BASE: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """`scan_backward`, where WIDTH divides the size of a head, with the states of `fast_states`."""
+    """`scan_backward`, where WIDTH divides the size of a head, with the states of `fast_states`.
+
+    Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
+    more to build twice than their registers gain.
+    """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH)
+    sums: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
+    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
@@ -505,68 +871,53 @@ def fast_backward(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    per_head = head_size // WIDTH
+    b, batch, first_variable, slice_, head, first_channel, segment = _program(
+        variables, channels, head_size, segments, BLOCK, WIDTH
+    )
     heads = channels // head_size
-    slices = heads * per_head
-    blocks = gl.cdiv(variables, BLOCK)
-    pid = gl.program_id(0).to(gl.int64)
-    slice_ = pid % slices
-    block = (pid // slices) % blocks
-    outer = pid // slices // blocks
-    batch = gl.num_programs(0) // slices // blocks // segments
-    b = outer % batch
-    segment = outer // batch
-    head = slice_ // per_head
-    first_channel = head * head_size + (slice_ % per_head) * WIDTH
-    tables += ((b * heads + head) * chunks) * (21 * 256)
-    # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
-    first_variable = block * BLOCK
+    tables += (b * heads + head) * chunks * (21 * 256)
     left_variables = variables - first_variable
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
-    v_mma, t_mma = _axis(0, BLOCK, mma), _axis(1, 16, mma)
+    v_out, t_out = _axis(0, BLOCK, out_rows), _axis(1, 16, out_rows)
+    v_pair, t_pair = _axis(0, BLOCK, pair), _axis(1, 16, pair)
+    v_half = _axis(0, BLOCK, half)
+    n_half = _axis(1, 16, half)
     towards = 1
     if REVERSE:
         towards = -1
-    across = _axis(2, WIDTH, rows)
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_rows * x_variable + t_rows * (towards * x_time) + across
+    p_rows = _axis(2, WIDTH, rows)
+    row_x = v_rows * x_variable + t_rows * (towards * x_time) + p_rows
+    row_dy = v_rows * (time * channels) + t_rows * (towards * channels) + p_rows
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     read += b * read_batch + first_variable * read_variable
     row_read = v_thin * read_variable + t_thin * (towards * read_time)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
-    part = block * per_head + slice_ % per_head
-    partial += ((part * batch + b) * heads + head) * chunks * (21 * 256)
+    per_head = head_size // WIDTH
+    part = (first_variable // BLOCK) * per_head + slice_ % per_head
+    partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
+    anchors += ((part * batch + b) * heads + head) * (chunks + 1) * 48
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
+    row_dx = v_out * (time * channels) + t_out * (towards * channels) + _axis(2, WIDTH, out_rows)
     d_write += (slice_ * batch * variables * time + line) * 32
     d_read += (slice_ * batch * variables * time + line) * 32
-    row_y = v_rows * (time * channels) + t_rows * (towards * channels) + across
-    row_weights = v_thin * (time * 32) + t_thin * (towards * 32) + _axis(2, 16, thin)
-    t_left = _axis(1, 16, left)
-    v_right = _axis(0, BLOCK, right)
-    states += ((slice_ * batch + b) * variables + first_variable) * chunks * (32 * WIDTH)
-    row_states = v_right * (chunks * 32 * WIDTH) + _places(right, 2, WIDTH)
-    ends_at = _axis(1, 16, mma) * channels + _axis(2, WIDTH, mma)
-    if HAS_END:
-        corner = d_end + ((b * variables + first_variable) * segments + segment) * 32 * channels
-        corner = corner + first_channel + (v_mma * (segments * 32 * channels) + ends_at)
-        g = gl.load(corner, mask=v_mma < left_variables, other=0.0)
-        u = gl.load(corner + 16 * channels, mask=v_mma < left_variables, other=0.0)
-    else:
-        g = _zeros(16, WIDTH, BLOCK, mma)
-        u = _zeros(16, WIDTH, BLOCK, mma)
+    row_weights = v_pair * (time * 32) + t_pair * (towards * 32) + _axis(2, 16, pair)
+    row_end = n_half * channels + _axis(2, WIDTH, half)
+    states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
+    v_flat = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
+    row_states = v_flat * ((chunks + 1) * (32 * WIDTH))
+    row_states = row_states + gl.arange(0, 32 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    keep_flat = v_flat < left_variables
     if HAS_SKIP:
-        direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
-        d_direct = gl.zeros([BLOCK, 8, WIDTH], gl.float32, gl.SliceLayout(1, gl.BlockedLayout(
-            [1, 2, 1, 2], [1, 1, 8, 4], [BLOCK, 1, 1, 1], [3, 2, 1, 0])))  # fmt: skip
-    lower = t_mma >= _axis(2, 16, mma)
-    upper = t_mma <= _axis(2, 16, mma)
-    diagonal = t_mma == _axis(2, 16, mma)
+        d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, sums)
+    i_mma, j_mma = _axis(1, 16, mma), _axis(2, 16, mma)
     rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
     rooms_y = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
@@ -578,23 +929,36 @@ def fast_backward(
     more_tables = gl.allocate_shared_memory(gl.float32, [4, 16, 16], table_room)
     last_table = gl.allocate_shared_memory(gl.float32, [1, 16, 16], table_room)
     here = (many_tables, more_tables, last_table)
-    room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
-    room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    room_state = gl.allocate_shared_memory(low, [BLOCK, 32, WIDTH], wide_room)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
-    sums = (
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+    room_0 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_1 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_2 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_3 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_4 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_5 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    pairing = (
+        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
     )
-    other_sums = sums
-    if low == gl.bfloat16:  # float32 has no space for two
-        other_sums = (
-            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
-            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
-            gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
-        )
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
+    if HAS_END:
+        corner = ((b * variables + first_variable) * segments + segment) * 32 * channels
+        corner = d_end + corner + first_channel + (v_half * (segments * 32 * channels) + row_end)
+        g = gl.load(corner, mask=v_half < left_variables, other=0.0)
+        u = gl.load(corner + 16 * channels, mask=v_half < left_variables, other=0.0)
+        kept = gl.load(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states,
+                       mask=keep_flat, other=0.0)  # fmt: skip
+        g_low = _whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma)
+        before = _all_from_scratch(kept, BLOCK, WIDTH, right)
+        _pairing(g_low, before, pairing, BLOCK, WIDTH, mma)
+        if segment == segments - 1:
+            _store_pairing(pairing, anchors + chunks * 48, BLOCK)
+    else:
+        g = gl.zeros([BLOCK, 16, WIDTH], gl.float32, half)
+        u = gl.zeros([BLOCK, 16, WIDTH], gl.float32, half)
     _fetch_split(here, tables + (last_chunk - 1) * (21 * 256), BLOCK)
     async_copy.commit_group()
     for visit in range(-1, last_chunk - first_chunk):
@@ -614,159 +978,151 @@ def fast_backward(
         room = (visit + 1) % 2
         if ahead >= first_chunk:
             copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
-            copy(rooms_y.index(room), d_y + t_ahead * channels + row_y, mask=keep_rows)
+            copy(rooms_y.index(room), d_y + t_ahead * channels + row_dy, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                         read + t_ahead * read_time + row_read, keep_thin, thin)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
-            async_copy.wait_group(1)
             chunk = last_chunk - 1 - visit
+            kept = gl.load(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states,
+                           mask=keep_flat, other=0.0)  # fmt: skip
+            over = tables + chunk * (21 * 256) + (n_half + 12 * 256 + 240)
+            e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
+            async_copy.wait_group(1)
             room = visit % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
-            out = partial + chunk * (21 * 256)
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
             if REVERSE:
                 t = time - 1 - t
-            at_states = states + chunk.to(gl.int64) * (32 * WIDTH) + row_states
-            h = gl.load(at_states, mask=v_right < left_variables, other=0.0)
-            s = gl.load(at_states + 16 * WIDTH, mask=v_right < left_variables, other=0.0)
-            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), 1, mma)
+            none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+            none_of_pair = gl.zeros([BLOCK, 16, 32], gl.float32, mma)
+            y_left = room_y.load(left)
+            x_left = room_x.load(left)
+            forth = _mma(y_left, _turned(x_left, right), none)
+            back = _mma(x_left, _turned(y_left, right), none)
+            d_matrix = gl.where(i_mma >= j_mma, forth, back)
+            d_same = gl.sum(gl.where(i_mma == j_mma, forth, 0.0), 2)
+            d_same = gl.convert_layout(d_same, gl.SliceLayout(2, pair))[:, :, None]
+            c_h = _wide(rooms_ch.index(room).load(pair))
+            c_v = _wide(rooms_cv.index(room).load(pair))
+            w_h = _wide(rooms_wh.index(room).load(pair))
+            w_v = _wide(rooms_wv.index(room).load(pair))
+            b_h, b_v = _held(w_h, w_v, _split_table(here, 6, pair))
 
             # From the state before the chunk.
-            y_left = room_y.load(left)
-            c_h = rooms_ch.index(room).load(left).to(gl.float32)
-            c_v = rooms_cv.index(room).load(left).to(gl.float32)
-            table = _split_table(here, 4, left)
-            d_first = _mma(y_left, h, _zeros(16, 16, BLOCK, mma))
-            d_second = _mma(y_left, s, _zeros(16, 16, BLOCK, mma))
-            d_first = gl.convert_layout(d_first, left)
-            d_second = gl.convert_layout(d_second, left)
-            dc_h = d_first * table[0]
-            dc_v = d_first * table[1] + d_second * table[2]
-            g_low, u_low = g.to(low), u.to(low)
-            g_left, u_left = gl.convert_layout(g_low, left), gl.convert_layout(u_low, left)
-            over_h = _diagonal(_mma(g_left, h, _zeros(16, 16, BLOCK, mma)), left, mma)
-            over_v = _diagonal(_mma(u_left, s, _zeros(16, 16, BLOCK, mma)), left, mma)
-            over_vh = _diagonal(_mma(u_left, h, _zeros(16, 16, BLOCK, mma)), left, mma)
-            last = t_left == 15
-            _sum_variables(
-                sums,
-                out,
-                4,
-                d_first * c_h + gl.where(last, over_h, 0.0),
-                d_first * c_v + gl.where(last, over_vh, 0.0),
-                d_second * c_v + gl.where(last, over_v, 0.0),
-                BLOCK,
-            )
+            before = _all_from_scratch(kept, BLOCK, WIDTH, right)
+            table = _split_table(here, 4, pair)
+            d_h, d_v = _unstack_all(_mma(y_left, before, none_of_pair), BLOCK, pair)
+            dc_h = d_h * table[0] + d_same * b_h
+            dc_v = d_h * table[1] + d_v * table[2] + d_same * b_v
+            from_h, from_v = _decay(c_h, c_v, table)
+            from_start = _turned(_stack_all(from_h.to(low), from_v.to(low), BLOCK), left)
 
             # To the state after the chunk.
-            room_g.store(g_low)
-            room_u.store(u_low)
-            w_h = rooms_wh.index(room).load(left).to(gl.float32)
-            w_v = rooms_wv.index(room).load(left).to(gl.float32)
-            phi_h, phi_v, phi_vh = _split_table(here, 6, left)
-            b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
-            x_left = room_x.load(left)
-            d_first = _mma(x_left, _turned(u_low, right), _zeros(16, 16, BLOCK, mma))
-            d_second = _mma(x_left, _turned(g_low, right), _zeros(16, 16, BLOCK, mma))
-            d_first = gl.convert_layout(d_first, left)
-            d_second = gl.convert_layout(d_second, left)
+            g_low = _whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma)
+            room_state.store(g_low)
+            table = _split_table(here, 5, pair)
+            d_h, d_v = _unstack_all(_mma(x_left, _turned(g_low, right), none_of_pair), BLOCK, pair)
+            db_v = d_v * table[0] + d_same * c_v
+            db_h = d_v * table[1] + d_h * table[2] + d_same * c_h
 
-            # The state itself moves on to the chunk before.
-            from_h, from_v = _decay(c_h, c_v, table)
-            y_right = room_y.load(right)
-            g = _mma(_turned(from_h.to(low), left), y_right, e_h * g + e_vh * u)
-            u = _mma(_turned(from_v.to(low), left), y_right, e_v * u)
+            # The gradient of the state itself moves on to the chunk before.
+            state = _whole_all(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
+            state = _mma(from_start, room_y.load(right), state)
+            g, u = _parts_all(state, BLOCK, WIDTH, half)
+            _pairing(_whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, pairing,
+                     BLOCK, WIDTH, mma)  # fmt: skip
 
-            table = _split_table(here, 5, left)
-            db_v = d_first * table[0]
-            db_h = d_first * table[1] + d_second * table[2]
-            _sum_variables(other_sums, out, 5, d_first * b_v, d_first * b_h, d_second * b_h, BLOCK)
-
-            # Within the chunk: the diagonal, then bit by bit.
-            forth = _mma(y_left, _turned(x_left, right), _zeros(16, 16, BLOCK, mma))
-            back = _mma(x_left, _turned(y_left, right), _zeros(16, 16, BLOCK, mma))
-            d_matrix = gl.where(lower, forth, back)
-            d_same = gl.sum(gl.where(diagonal, forth, 0.0), 2)
-            d_same = gl.convert_layout(d_same, gl.SliceLayout(2, left))[:, :, None]
-            if HAS_SKIP:
-                product = x_left.to(gl.float32) * y_left.to(gl.float32)
-                product = gl.sum(gl.reshape(product, [BLOCK, 2, 8, WIDTH]), 1)
-                d_direct += gl.convert_layout(product, d_direct.type.layout)
-            db_h += d_same * c_h
-            db_v += d_same * c_v
-            dc_h += d_same * b_h
-            dc_v += d_same * b_v
-            matrix = _mma(c_h.to(low), _turned(b_h.to(low), right), _zeros(16, 16, BLOCK, mma))
-            matrix = _mma(c_v.to(low), _turned(b_v.to(low), right), matrix)
+            # Within the chunk, bit by bit.
+            matrix = _mma(
+                gl.convert_layout(_stack_all(c_h.to(low), c_v.to(low), BLOCK), left),
+                _turned(_stack_all(b_h.to(low), b_v.to(low), BLOCK), right),
+                none,
+            )
             for kind in gl.static_range(4):
                 differ = _bit(kind, mma)
-                reads = (t_left & (8 >> kind)) != 0
-                table = _split_table(here, kind, left)
-                one, two = gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h)
-                first, second = _decay(one, two, table)
+                reads = (t_pair & (8 >> kind)) != 0
+                table = _split_table(here, kind, pair)
+                first, second = _decay(gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h), table)
                 first, second = first.to(low), second.to(low)
-                matrix = gl.where(differ, _response(first, second, BLOCK, mma), matrix)
-                d_response = gl.where(differ, d_matrix, 0.0).to(low)
-                d_response = gl.convert_layout(d_response, left)
-                second = gl.convert_layout(second, right)
-                first = gl.convert_layout(first, right)
-                d_first = _mma(d_response, second, _zeros(16, 16, BLOCK, mma))
-                d_second = _mma(d_response, first, _zeros(16, 16, BLOCK, mma))
-                d_first = gl.convert_layout(d_first, left)
-                d_second = gl.convert_layout(d_second, left)
+                swapped = _stack_all(second, first, BLOCK)
+                response = _mma(
+                    gl.convert_layout(_stack_all(first, second, BLOCK), left),
+                    _turned(swapped, right),
+                    none,
+                )
+                matrix = gl.where(differ, response, matrix)
+                d_response = gl.convert_layout(gl.where(differ, d_matrix, 0.0).to(low), left)
+                d_first, d_second = _unstack_all(
+                    _mma(d_response, gl.convert_layout(swapped, right), none_of_pair), BLOCK, pair
+                )
                 d_one, d_two = d_first * table[0], d_first * table[1] + d_second * table[2]
-                dc_h += gl.where(reads, d_one, 0.0)
-                dc_v += gl.where(reads, d_two, 0.0)
-                db_v += gl.where(reads, 0.0, d_one)
-                db_h += gl.where(reads, 0.0, d_two)
-                turn = sums if kind % 2 == 0 else other_sums
-                _sum_variables(turn, out, kind, d_first * one, d_first * two, d_second * two, BLOCK)
+                reading = gl.where(reads, 1.0, 0.0)
+                writing = gl.where(reads, 0.0, 1.0)
+                dc_h += reading * d_one
+                dc_v += reading * d_two
+                db_v += writing * d_one
+                db_h += writing * d_two
 
             # `matrix` is symmetric up to its diagonal: for the input its later times matter.
-            later = gl.convert_layout(gl.where(upper, matrix, 0.0).to(low), left)
-            d_in = _mma(later, room_y.load(right), _zeros(16, WIDTH, BLOCK, mma))
-            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, left))
-            d_in = _mma(to_h.to(low), room_g.load(right), d_in)
-            d_in = _mma(to_v.to(low), room_u.load(right), d_in)
+            later = gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0).to(low), left)
+            d_out = room_y.load(right)
+            d_in = _mma(later, d_out, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
+            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
+            to_end = gl.convert_layout(_stack_all(to_h.to(low), to_v.to(low), BLOCK), left)
+            d_in = _mma(to_end, room_state.load(right), d_in)
             if HAS_SKIP:
-                d_in += direct * room_y.load(mma).to(gl.float32)
-            room_g.store(d_in.to(low))
-            stored = (t_rows < left_times) & (v_rows < left_variables)
-            gl.store(d_x + t * channels + row_y, room_g.load(rows), mask=stored)
+                direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
+                d_in += direct * _wide(room_y.load(mma))
+                product = _wide(room_x.load(right) * d_out)
+                product = gl.sum(gl.sum(gl.reshape(product, [BLOCK, 2, 4, 2, WIDTH]), 3), 1)
+                d_direct += gl.convert_layout(product, sums)
+            stored = (t_out < left_times) & (v_out < left_variables)
+            gl.store(d_x + t * channels + row_dx, gl.convert_layout(d_in.to(low), out_rows),
+                     mask=stored)  # fmt: skip
 
-            w_h = rooms_wh.index(room).load(left).to(gl.float32)
-            w_v = rooms_wv.index(room).load(left).to(gl.float32)
-            phi_h, phi_v, phi_vh = _split_table(here, 6, left)
-            _sum_variables(sums, out, 6, db_h * w_h, db_v * w_v, db_v * w_h, BLOCK)
-            stored_thin = (t_thin < left_times) & (v_thin < left_variables)
-            to_write = d_write + t * 32 + row_weights
-            to_read = d_read + t * 32 + row_weights
+            # What all variables share, steps and rates, by way of these sums.
+            w_h = _wide(rooms_wh.index(room).load(pair))
+            w_v = _wide(rooms_wv.index(room).load(pair))
+            room_0.store((w_h * db_h).to(low))
+            room_1.store((w_v * db_v).to(low))
+            room_2.store((w_h * db_v).to(low))
+            room_3.store((c_h * dc_h).to(low))
+            room_4.store((c_v * dc_v).to(low))
+            room_5.store((c_v * dc_h).to(low))
+            stored = (t_pair < left_times) & (v_pair < left_variables)
+            phi_h, phi_v, phi_vh = _split_table(here, 6, pair)
             kind_of_weight: gl.constexpr = d_write.dtype.element_ty
-            d_w_h, d_w_v = phi_h * db_h + phi_vh * db_v, phi_v * db_v
-            d_w_h = gl.convert_layout(d_w_h.to(kind_of_weight), thin)
-            d_w_v = gl.convert_layout(d_w_v.to(kind_of_weight), thin)
-            gl.store(to_write, d_w_h, mask=stored_thin)
-            gl.store(to_write + 16, d_w_v, mask=stored_thin)
-            d_c_h = gl.convert_layout(dc_h.to(kind_of_weight), thin)
-            d_c_v = gl.convert_layout(dc_v.to(kind_of_weight), thin)
+            to_write = d_write + t * 32 + row_weights
+            gl.store(to_write, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
+            gl.store(to_write + 16, (phi_v * db_v).to(kind_of_weight), mask=stored)
+            to_read = d_read + t * 32 + row_weights
             if HAS_BASE:  # noqa: SIM102
                 if slice_ < base_parts:  # known at run time only
-                    d_c_h += gl.load(to_read, mask=stored_thin, other=0.0)
-                    d_c_v += gl.load(to_read + 16, mask=stored_thin, other=0.0)
-            gl.store(to_read, d_c_h, mask=stored_thin)
-            gl.store(to_read + 16, d_c_v, mask=stored_thin)
+                    dc_h += gl.load(to_read, mask=stored, other=0.0).to(gl.float32)
+                    dc_v += gl.load(to_read + 16, mask=stored, other=0.0).to(gl.float32)
+            gl.store(to_read, dc_h.to(kind_of_weight), mask=stored)
+            gl.store(to_read + 16, dc_v.to(kind_of_weight), mask=stored)
+            out = partial + chunk * (6 * 256)
+            _sum_variables(room_0, out, BLOCK)
+            _sum_variables(room_1, out + 256, BLOCK)
+            _sum_variables(room_2, out + 512, BLOCK)
+            _sum_variables(room_3, out + 768, BLOCK)
+            _sum_variables(room_4, out + 1024, BLOCK)
+            _sum_variables(room_5, out + 1280, BLOCK)
+            _store_pairing(pairing, anchors + chunk * 48, BLOCK)
             if chunk > first_chunk:
                 _fetch_split(here, tables + (chunk - 1) * (21 * 256), BLOCK)
             async_copy.commit_group()
     if segment == 0:
         corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
-        corner = corner + (v_mma * (32 * channels) + ends_at)
-        gl.store(corner, g, mask=v_mma < left_variables)
-        gl.store(corner + 16 * channels, u, mask=v_mma < left_variables)
+        corner = corner + (v_half * (32 * channels) + row_end)
+        gl.store(corner, g, mask=v_half < left_variables)
+        gl.store(corner + 16 * channels, u, mask=v_half < left_variables)
     if HAS_SKIP:
         total = gl.sum(gl.sum(d_direct, 1), 0)
-        gl.store(d_skip + pid * WIDTH + gl.arange(0, WIDTH, total.type.layout), total)
+        gl.store(d_skip + gl.program_id(0).to(gl.int64) * WIDTH
+                 + gl.arange(0, WIDTH, total.type.layout), total)  # fmt: skip

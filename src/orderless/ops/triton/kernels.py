@@ -10,7 +10,7 @@ times. With the tables of `tables.py`, for one variable and one chunk,
 
 M is put together from four products of 16 x N factors, one for each bit of the time, and its
 diagonal. The backward pass rebuilds M, and is complete within a program but for what all variables
-share: the gradients of the tables are stored per program and summed by `tables_gradient`.
+share: sums from which `sums_gradient` finds the gradients of steps and rates.
 """
 
 import triton
@@ -210,7 +210,7 @@ def scan_states(
     HAS_START: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     ADJOINT: tl.constexpr, EVERY_CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """States alone: before every chunk, [B,V,chunk,2,N,D], or after every segment from zero.
+    """States alone: at all borders of chunks, [B,V,chunk + 1,2,N,D], or after every segment from zero.
 
     ADJOINT runs from the last chunk to the first: x is then the gradient of y, the weights are
     `read`, and what comes out are gradients of states.
@@ -245,8 +245,8 @@ def scan_states(
             chunk = first_chunk + last_chunk - 1 - visited
         here = tables + chunk * (21 * 16 * PADDED)
         if EVERY_CHUNK:
-            at, inside = _state_at(b, block, chunk, slice_, variables, chunks, channels, head_size,
-                                   BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            at, inside = _state_at(b, block, chunk, slice_, variables, chunks + 1, channels,
+                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
             tl.store(at_chunks + at, h.to(dtype), mask=inside)
             tl.store(at_chunks + at + STATES * channels, s.to(dtype), mask=inside)
         tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
@@ -276,7 +276,13 @@ def scan_states(
             to_v, to_h = _decay(b_v, b_h, _table(here, 5, PADDED))
             s = e_v * s + e_vh * h + _dot(_turn(to_v.to(dtype)), signal, PRECISION)
             h = e_h * h + _dot(_turn(to_h.to(dtype)), signal, PRECISION)
-    if not EVERY_CHUNK:
+    if EVERY_CHUNK:
+        if segment == segments - 1:
+            at, inside = _state_at(b, block, chunks, slice_, variables, chunks + 1, channels,
+                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            tl.store(at_chunks + at, h.to(dtype), mask=inside)
+            tl.store(at_chunks + at + STATES * channels, s.to(dtype), mask=inside)
+    else:
         tl.store(at_ends + at_segment, h, mask=inside)
         tl.store(at_ends + at_segment + STATES * channels, s, mask=inside)
         if (block == 0) & (slice_ % per_head == 0):
@@ -333,13 +339,23 @@ def carry_segments(
 
 
 @triton.jit
-def _store_sums(partial, kind: tl.constexpr, first, coupling, second, PADDED: tl.constexpr):
-    """The gradient of one table, [16, N] each."""
-    at = partial + kind * 3 * 16 * PADDED
+def _store_sums(partial, kind: tl.constexpr, first, second, third, PADDED: tl.constexpr):
+    """Three sums over the variables of a block, [16, N] each."""
+    at = partial + kind * 16 * PADDED
     at += tl.arange(0, 16)[:, None] * PADDED + tl.arange(0, PADDED)[None, :]
-    tl.store(at, first)
-    tl.store(at + 16 * PADDED, coupling)
-    tl.store(at + 32 * PADDED, second)
+    tl.store(at, tl.sum(first, 0))
+    tl.store(at + 16 * PADDED, tl.sum(second, 0))
+    tl.store(at + 32 * PADDED, tl.sum(third, 0))
+
+
+@triton.jit
+def _store_border(borders, g, u, h, s, PADDED: tl.constexpr):
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over variables and channels."""
+    h, s = h.to(tl.float32), s.to(tl.float32)
+    at = borders + tl.arange(0, PADDED)
+    tl.store(at, tl.sum(tl.sum(g * h, 2), 0))
+    tl.store(at + PADDED, tl.sum(tl.sum(u * s, 2), 0))
+    tl.store(at + 2 * PADDED, tl.sum(tl.sum(u * h, 2), 0))
 
 
 @triton.jit
@@ -352,7 +368,7 @@ def _decay_gradient(first, second, d_first, d_second, table):
 @triton.jit
 def scan_backward(
     x, write, read, tables, states, skip, present, d_y, d_end,
-    d_x, d_write, d_read, d_start, d_skip, partial,
+    d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -365,8 +381,9 @@ def scan_backward(
     """All gradients, from the last chunk of a segment to its first.
 
     d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices; with
-    HAS_BASE, the first `base_parts` of d_read already hold what is to be added. partial [block *
-    slice of a head, B, H, chunk, 21, 16, N]; d_skip [program, WIDTH].
+    HAS_BASE, the first `base_parts` of d_read already hold what is to be added. partial and
+    borders, for a block of variables and a slice of a head each, are what `sums_gradient` takes;
+    d_skip [program, WIDTH].
     """
     per_head = tl.cdiv(head_size, WIDTH)
     heads = channels // head_size
@@ -382,12 +399,19 @@ def scan_backward(
     d = head * head_size + p
     tables += ((b * heads + head) * chunks) * (21 * 16 * PADDED)
     part = block * per_head + slice_ % per_head
-    partial += ((part * batch + b) * heads + head) * chunks * (21 * 16 * PADDED)
+    partial += ((part * batch + b) * heads + head) * chunks * (6 * 16 * PADDED)
+    borders += ((part * batch + b) * heads + head) * (chunks + 1) * (3 * PADDED)
     at_segment, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
     if HAS_END:
         g = tl.load(d_end + at_segment, mask=inside, other=0.0)
         u = tl.load(d_end + at_segment + STATES * channels, mask=inside, other=0.0)
+        if segment == segments - 1:
+            at, inside = _state_at(b, block, chunks, slice_, variables, chunks + 1, channels,
+                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            h = tl.load(states + at, mask=inside, other=0.0)
+            s = tl.load(states + at + STATES * channels, mask=inside, other=0.0)
+            _store_border(borders + chunks * (3 * PADDED), g, u, h, s, PADDED)
     else:
         g = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
         u = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
@@ -396,14 +420,13 @@ def scan_backward(
         d_direct = tl.zeros([WIDTH], tl.float32)
     t_of_s = tl.arange(0, 16)
     lower = (t_of_s[:, None] >= t_of_s[None, :])[None, :, :]
-    last_row = (t_of_s == 15)[:, None]
     n = tl.arange(0, PADDED)[None, None, :]
     first_chunk = segment * per_segment
     last_chunk = tl.minimum(first_chunk + per_segment, chunks)
     for visited in range(first_chunk, last_chunk):
         chunk = first_chunk + last_chunk - 1 - visited
         here = tables + chunk * (21 * 16 * PADDED)
-        sums = partial + chunk * (21 * 16 * PADDED)
+        sums = partial + chunk * (6 * 16 * PADDED)
         tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
         stored = (tick < time) & (v < variables)
         keep = stored
@@ -454,14 +477,12 @@ def scan_backward(
             dc_v += tl.where(reads, d_two, 0.0)
             db_v += tl.where(reads, 0.0, d_one)
             db_h += tl.where(reads, 0.0, d_two)
-            _store_sums(sums, kind, tl.sum(d_first * one, 0), tl.sum(d_first * two, 0),
-                        tl.sum(d_second * two, 0), PADDED)  # fmt: skip
         # `matrix` is symmetric: for the input its later times matter.
         upper = tl.where(_turn(lower), matrix, 0.0).to(dtype)
         d_in = _dot(upper, d_out, PRECISION)
 
         # From the state before the chunk.
-        at, inside = _state_at(b, block, chunk, slice_, variables, chunks, channels, head_size,
+        at, inside = _state_at(b, block, chunk, slice_, variables, chunks + 1, channels, head_size,
                                BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
         h = tl.load(states + at, mask=inside, other=0.0)
         s = tl.load(states + at + STATES * channels, mask=inside, other=0.0)
@@ -473,17 +494,6 @@ def scan_backward(
         d_one, d_two = _decay_gradient(c_h, c_v, d_first, d_second, table)
         dc_h += d_one
         dc_v += d_two
-        over_h = tl.sum(tl.sum(h.to(tl.float32) * g, 2), 0)[None, :]
-        over_v = tl.sum(tl.sum(s.to(tl.float32) * u, 2), 0)[None, :]
-        over_vh = tl.sum(tl.sum(h.to(tl.float32) * u, 2), 0)[None, :]
-        _store_sums(
-            sums,
-            4,
-            tl.sum(d_first * c_h, 0) + tl.where(last_row, over_h, 0.0),
-            tl.sum(d_first * c_v, 0) + tl.where(last_row, over_vh, 0.0),
-            tl.sum(d_second * c_v, 0) + tl.where(last_row, over_v, 0.0),
-            PADDED,
-        )
 
         # To the state after the chunk.
         table = _table(here, 5, PADDED)
@@ -495,16 +505,15 @@ def scan_backward(
         d_one, d_two = _decay_gradient(b_v, b_h, d_first, d_second, table)
         db_v += d_one
         db_h += d_two
-        _store_sums(sums, 5, tl.sum(d_first * b_v, 0), tl.sum(d_first * b_h, 0),
-                    tl.sum(d_second * b_h, 0), PADDED)  # fmt: skip
         g = e_h * g + e_vh * u + _dot(_turn(from_h.to(dtype)), d_out, PRECISION)
         u = e_v * u + _dot(_turn(from_v.to(dtype)), d_out, PRECISION)
+        _store_border(borders + chunk * (3 * PADDED), g, u, h, s, PADDED)
 
-        # The hold of the inputs.
+        # What all variables share: steps and rates, by way of these sums.
         phi_h, phi_v, phi_vh = _table(here, 6, PADDED)
         w_h, w_v = w_h.to(tl.float32), w_v.to(tl.float32)
-        _store_sums(sums, 6, tl.sum(db_h * w_h, 0), tl.sum(db_v * w_v, 0),
-                    tl.sum(db_v * w_h, 0), PADDED)  # fmt: skip
+        _store_sums(sums, 0, w_h * db_h, w_v * db_v, w_h * db_v, PADDED)
+        _store_sums(sums, 3, c_h * dc_h, c_v * dc_v, c_v * dc_h, PADDED)
 
         if HAS_SKIP:
             d_in += direct * d_out.to(tl.float32)

@@ -15,13 +15,14 @@ from torch import Tensor
 from triton.runtime import driver
 
 from orderless.ops.triton import kernels, shared_kernels
-from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, tables_gradient
+from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, sum_parts, sums_gradient
 
 # Variables in a program, which share its tables. Four are faster, and right in an emulation of the
 # kernels; they become the default once `pytest -m gpu tests/ops/triton` has passed on a GPU.
-MOST_VARIABLES = 1
+MOST_VARIABLES = 4
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
+FEW_PARTS = 8  # sums of parts that one program can take in passing
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
@@ -75,12 +76,23 @@ class _Sizes:
         return self.batch * self.blocks * self.slices
 
     @property
-    def tile(self) -> dict[str, int]:
+    def tile(self) -> dict[str, Any]:
         return {
             "BLOCK": self.block,
             "WIDTH": self.width,
             "STATES": self.states,
             "PADDED": self.padded,
+            "num_warps": self.block,
+        }
+
+    @property
+    def fast_tile(self) -> dict[str, Any]:
+        """For kernels where two warps own a variable: registers for sixteen warps."""
+        return {
+            "BLOCK": self.block,
+            "WIDTH": self.width,
+            "num_warps": 2 * self.block,
+            "maxnreg": 128,
         }
 
 
@@ -174,13 +186,24 @@ def _segment_states(
         sizes.segments, sizes.per_segment,
         *_strides(signal), *_strides(weights), *_strides(present),
         **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
-        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=_precision(signal), num_warps=sizes.block,
+        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=_precision(signal),
     )  # fmt: skip
     kernels.carry_segments[(sizes.rows,)](
         decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
-        **sizes.tile, HAS_START=start is not None, ADJOINT=adjoint, num_warps=sizes.block,
+        **sizes.tile, HAS_START=start is not None, ADJOINT=adjoint,
     )  # fmt: skip
     return ends
+
+
+def _few_parts(parts: Tensor) -> Tensor:
+    """One part in place of many, by a kernel of its own that fills the device."""
+    if len(parts) <= FEW_PARTS:
+        return parts
+    total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
+    sum_parts[(triton.cdiv(total.numel(), 256),)](
+        parts, total, len(parts), total.numel(), BLOCK=256, num_warps=4
+    )
+    return total
 
 
 @torch.library.custom_op("orderless::scan", mutates_args=())
@@ -221,15 +244,16 @@ def scan(
     if shared is not None:
         _readout(read, shared, None, present, y)
     end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
-    kernel = fast_kernels.fast_forward if _is_fast(x, sizes) else kernels.scan_forward
+    fast = _is_fast(x, sizes)
+    kernel = fast_kernels.fast_forward if fast else kernels.scan_forward
     kernel[(sizes.rows * sizes.segments,)](
         x, write, read, tables, start, y, skip, gate, present, y, end,
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
         *_strides(x), *_strides(write), *_strides(read), *_strides(present), *_strides(gate),
-        **sizes.tile, HAS_START=start is not None, HAS_BASE=shared is not None,
-        HAS_SKIP=skip is not None, HAS_GATE=gate is not None, HAS_PRESENT=present is not None,
-        REVERSE=reverse, PRECISION=_precision(x), num_warps=sizes.block,
+        **(sizes.fast_tile if fast else sizes.tile | {"PRECISION": _precision(x)}),
+        HAS_START=start is not None, HAS_BASE=shared is not None, HAS_SKIP=skip is not None,
+        HAS_GATE=gate is not None, HAS_PRESENT=present is not None, REVERSE=reverse,
     )  # fmt: skip
     if shared is not None:
         end += shared[:, None, 0 if reverse else -1]
@@ -277,7 +301,7 @@ def scan_backward(
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
     states = x.new_empty(
-        sizes.batch, sizes.variables, sizes.chunks, 2, sizes.states, sizes.channels
+        sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
     )
     shape = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
@@ -285,24 +309,19 @@ def scan_backward(
     )  # fmt: skip
     grid = (sizes.rows * sizes.segments,)
     fast = _is_fast(x, sizes)
-    tile = {"BLOCK": sizes.block, "WIDTH": sizes.width} if fast else sizes.tile
-    masked: dict[str, int | str] = {
-        "HAS_PRESENT": present is not None,
-        "REVERSE": reverse,
-        "num_warps": sizes.block,
-    }
+    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
         fast_kernels.fast_states[grid](
             x, write, tables, start, present, states, *shape,
             *_strides(x), *_strides(write), *_strides(present),
-            **tile, **masked, HAS_START=start is not None,
+            **sizes.fast_tile, **masked, HAS_START=start is not None,
         )  # fmt: skip
     else:
-        masked["PRECISION"] = _precision(x)
+        masked["PRECISION"] = _precision(x)  # pyrefly: ignore
         kernels.scan_states[grid](
             x, write, tables, start, present, states, tables, tables, *shape,
             *_strides(x), *_strides(write), *_strides(present),
-            **tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
+            **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
         )  # fmt: skip
     d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -318,21 +337,30 @@ def scan_backward(
     d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    partial = tables.new_empty(parts, *tables.shape, dtype=x.dtype if fast else torch.float32)
+    kind = x.dtype if fast else torch.float32
+    sums = tables.new_empty(
+        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded, dtype=kind
+    )
+    borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
     kernel = fast_kernels.fast_backward if fast else kernels.scan_backward
+    tile = sizes.tile
+    if fast:
+        tile = {"BLOCK": sizes.block, "WIDTH": sizes.width, "num_warps": sizes.block}
     kernel[grid](
         x, write, read, tables, states, skip, present, d_y, d_after,
-        d_x, d_write, d_read, d_start, d_skip, partial, *shape, base_parts,
+        d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape, base_parts,
         *_strides(x), *_strides(write), *_strides(read), *_strides(present),
         **tile, **masked, HAS_END=d_after is not None, HAS_SKIP=skip is not None,
         HAS_BASE=shared is not None,
     )  # fmt: skip
+    sums, borders = _few_parts(sums), _few_parts(borders)
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
-    tables_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
-        step, *rates, partial, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
-        step.stride(0), step.stride(1), partial.shape[0], tables.numel(),
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, num_warps=4,
+    sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
+        step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
+        step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
+        borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
+        REVERSE=reverse, num_warps=4,
     )  # fmt: skip
     if skip is None:
         d_skip = x.new_empty(0)

@@ -19,10 +19,10 @@ import triton
 import triton.language as tl
 
 from orderless.ops.triton.zero_order_hold import (
+    exp_difference,
     hold,
     hold_gradient,
     transition,
-    transition_gradient,
 )
 
 CHUNK = 16
@@ -108,12 +108,37 @@ def fill_tables(
 
 
 @triton.jit
-def tables_gradient(
+def sum_parts(parts, total, count, size, BLOCK: tl.constexpr):
+    """total = the sum of `count` arrays of `size`, in float32 and always in the same order."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    part = tl.arange(0, 8)[:, None]
+    result = tl.zeros([8, BLOCK], tl.float32)
+    for first in range(0, count, 8):
+        inside = (first + part < count) & (at < size)
+        where = parts + (first + part).to(tl.int64) * size + at
+        result += tl.load(where, mask=inside, other=0.0).to(tl.float32)
+    tl.store(total + at, tl.sum(result, 0)[None, :], mask=at < size)
+
+
+@triton.jit
+def _sum(source, parts, size, ROWS: tl.constexpr, PADDED: tl.constexpr):
+    """The sum over parts of a [ROWS, N] tile."""
+    at = source + tl.arange(0, ROWS)[:, None] * PADDED + tl.arange(0, PADDED)[None, :]
+    total = tl.zeros([ROWS, PADDED], tl.float32)
+    for _ in range(parts):
+        total += tl.load(at).to(tl.float32)
+        at += size
+    return total
+
+
+@triton.jit
+def sums_gradient(
     step,
     rate_h,
     rate_v,
     rate_vh,
-    partial,
+    sums,
+    borders,
     d_step,
     d_rates,
     time,
@@ -122,14 +147,32 @@ def tables_gradient(
     step_batch,
     step_time,
     parts,
-    part_size,
+    sums_size,
+    border_parts,
+    borders_size,
+    HAS_END: tl.constexpr,
     STATES: tl.constexpr,
     PADDED: tl.constexpr,
     REVERSE: tl.constexpr,
 ):
-    """Sum the gradients of the tables over parts, and lead them to the steps and the rates.
+    """The gradients of steps and rates, from sums over variables and channels.
 
-    One program per (batch, head, chunk). d_step [B,T,H]; d_rates [B, chunk, 3, H, N].
+    Let g be the gradient of the state h. With u = write x, all that steps and rates need are the
+    entries of g[t] h[t-1]' and g[t] u[t]'. The second are among the sums. The first follow from
+    what flows past time t: of
+
+        g h' before step t  =  exp(A' step) g[t] h[t-1]'
+        g h' after step t   =  g[t] (exp(A step) h[t-1] + hold u[t])'
+
+    the second, less (gradient of read) read', is the first of the next time. So one entry after
+    the other is a running sum, which starts anew at every border between chunks, where g h' is
+    known. The entry (v, h) is also multiplied by exp((h - v) step) from time to time, so it runs
+    in the direction in which that shrinks.
+
+    sums [part, B, H, chunk, 6, 16, N]: (write_h, write_v, write_h) times gradients of held writes
+    (h, v, v), then (read_h, read_v, read_v) times gradients of reads (h, v, h). borders [part, B,
+    H, chunk + 1, 3, N]: (h, h), (v, v), (v, h) of g h' before each chunk, and after the last if
+    HAS_END. d_step [B,T,H]; d_rates [B, chunk, 3, H, N]. One program per (batch, head, chunk).
     """
     pid = tl.program_id(0).to(tl.int64)
     chunk = pid % chunks
@@ -137,51 +180,73 @@ def tables_gradient(
     b = pid // (chunks * heads)
     steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
-    rows = tl.arange(0, 16)[:, None]
-    tile = rows * PADDED + tl.arange(0, PADDED)[None, :]
+    span = steps[:, None]
     size: tl.constexpr = 16 * PADDED
-    source = partial + pid * (7 * 3 * size) + tile
-    d_h = tl.zeros([16, PADDED], tl.float32)
-    d_v = tl.zeros([16, PADDED], tl.float32)
-    d_vh = tl.zeros([16, PADDED], tl.float32)
-    d_steps = tl.zeros([16], tl.float32)
-    for kind in tl.static_range(7):
-        d_first = tl.zeros([16, PADDED], tl.float32)
-        d_coupling = tl.zeros([16, PADDED], tl.float32)
-        d_second = tl.zeros([16, PADDED], tl.float32)
-        at = source + (kind * 3) * size
-        for _ in range(parts):
-            d_first += tl.load(at)
-            d_coupling += tl.load(at + size)
-            d_second += tl.load(at + 2 * size)
-            at += part_size
-        if kind == 6:
-            g_h, g_v, g_vh, g_span = hold_gradient(
-                h, v, vh, steps[:, None], d_first, d_coupling, d_second
-            )
-            d_steps += tl.sum(g_span, 1)
-        else:
-            within, reads = _within(kind)
-            span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
-            g_h, g_v, g_vh, g_span = transition_gradient(
-                h,
-                v,
-                vh,
-                span,
-                tl.where(reads, d_first, d_second),
-                tl.where(reads, d_second, d_first),
-                d_coupling,
-            )
-            d_steps += tl.sum(tl.where(within, tl.sum(g_span, 1)[:, None], 0.0), 0)
-        d_h += g_h
-        d_v += g_v
-        d_vh += g_vh
+    source = sums + pid * (6 * size)
+    write_hh = _sum(source, parts, sums_size, 16, PADDED)
+    write_vv = _sum(source + size, parts, sums_size, 16, PADDED)
+    write_vh = _sum(source + 2 * size, parts, sums_size, 16, PADDED)
+    read_hh = _sum(source + 3 * size, parts, sums_size, 16, PADDED)
+    read_vv = _sum(source + 4 * size, parts, sums_size, 16, PADDED)
+    read_vh = _sum(source + 5 * size, parts, sums_size, 16, PADDED)
+    at = borders + (pid + b * heads + head) * (3 * PADDED)
+    before_hh = _sum(at, border_parts, borders_size, 1, PADDED)
+    before_vv = _sum(at + PADDED, border_parts, borders_size, 1, PADDED)
+    before_vh = _sum(at + 2 * PADDED, border_parts, borders_size, 1, PADDED)
+    after_hh = tl.zeros([1, PADDED], tl.float32)
+    after_vv = tl.zeros([1, PADDED], tl.float32)
+    after_vh = tl.zeros([1, PADDED], tl.float32)
+    if HAS_END or chunk < chunks - 1:
+        at += 3 * PADDED
+        after_hh = _sum(at, border_parts, borders_size, 1, PADDED)
+        after_vv = _sum(at + PADDED, border_parts, borders_size, 1, PADDED)
+        after_vh = _sum(at + 2 * PADDED, border_parts, borders_size, 1, PADDED)
+
+    phi_h, phi_v, phi_vh = hold(h, v, vh, span)
+    flow_hh = phi_h * write_hh - read_hh
+    flow_vv = phi_v * write_vv + phi_vh * write_vh - read_vv
+    flow_vh = phi_h * write_vh - read_vh
+
+    # The larger of exp(h step) and exp(v step) times the entry (v, h) of g[t] h[t-1]'.
+    i, k = tl.arange(0, 16)[:, None, None], tl.arange(0, 16)[None, :, None]
+    r = tl.arange(0, 16)[None, None, :]
+    between = ((k < r) & (r < i)) | ((i < r) & (r <= k))
+    between = tl.sum(tl.where(between, steps[None, None, :], 0.0), 2)[:, :, None]
+    gap = -tl.abs(h - v)
+    forth = (h <= v)[None, :, :]
+    weight = tl.where(forth, tl.where(k < i, 1.0, 0.0), tl.where(k < i, 0.0, -1.0))
+    crossing = tl.sum(weight * tl.exp(gap[None, :, :] * between) * flow_vh[None, :, :], 1)
+    row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    so_far = tl.sum(tl.where(column < row, steps[None, :], 0.0), 1)[:, None]
+    to_come = tl.sum(tl.where(column > row, steps[None, :], 0.0), 1)[:, None]
+    crossing += tl.where(h <= v, tl.exp(gap * so_far) * before_vh, tl.exp(gap * to_come) * after_vh)
+
+    x, y = h * span, v * span
+    larger = tl.maximum(x, y)
+    difference, by_x, by_y = exp_difference(x - larger, y - larger)
+    moved = vh * span * difference * crossing
+    # Rounding leaves a rest at the far border, which is spread over the chunk.
+    earlier = tl.where(k < i, 1.0, 0.0)
+    place = row.to(tl.float32) / 16
+    flow_hh -= moved
+    rest = after_hh - before_hh - tl.sum(flow_hh, 0)[None, :]
+    kept_h = before_hh + tl.sum(earlier * flow_hh[None, :, :], 1) - moved + place * rest
+    flow_vv += moved
+    rest = after_vv - before_vv - tl.sum(flow_vv, 0)[None, :]
+    kept_v = before_vv + tl.sum(earlier * flow_vv[None, :, :], 1) + place * rest
+
+    d_h, d_v, d_vh, d_span = hold_gradient(h, v, vh, span, write_hh, write_vv, write_vh)
+    d_h += span * (kept_h + vh * span * by_x * crossing)
+    d_v += span * (kept_v + vh * span * by_y * crossing)
+    d_vh += span * difference * crossing
+    d_span += h * kept_h + v * kept_v + (x * difference + tl.exp(y - larger)) * vh * crossing
+    n = tl.arange(0, PADDED)
+    d_span = tl.where(n[None, :] < STATES, d_span, 0.0)
     t = chunk * 16 + tl.arange(0, 16)
     inside = t < time
     if REVERSE:
         t = time - 1 - t
-    tl.store(d_step + (b * time + t) * heads + head, d_steps, mask=inside)
-    n = tl.arange(0, PADDED)
+    tl.store(d_step + (b * time + t) * heads + head, tl.sum(d_span, 1), mask=inside)
     out = d_rates + ((b * chunks + chunk) * 3 * heads + head) * STATES + n
     tl.store(out, tl.sum(d_h, 0), mask=n < STATES)
     tl.store(out + heads * STATES, tl.sum(d_v, 0), mask=n < STATES)
