@@ -127,14 +127,17 @@ def find_result(config: CellConfig, folder: Path) -> CellResult | None:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Date, commit, versions and device."""
+    """Date, commit, versions and device; None where nobody can tell whether the code was changed."""
     import torch
 
     cuda = torch.cuda.is_available()
+    commit = _git("rev-parse", "HEAD")
+    changes = bool(_git("status", "--porcelain", "--", ":/src")) if commit else None
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": _git("rev-parse", "HEAD"),
-        "uncommitted_changes": bool(_git("status", "--porcelain", "--", ":/src")),
+        # A copy without its history, as on a lent machine, is told which commit it is.
+        "commit": commit or os.environ.get("ORDERLESS_COMMIT", ""),
+        "uncommitted_changes": changes,
         "python": platform.python_version(),
         "packages": {name: known for name in PACKAGES if (known := _version(name))},
         "device": torch.cuda.get_device_name() if cuda else "cpu",
