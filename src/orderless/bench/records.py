@@ -127,7 +127,7 @@ def find_result(config: CellConfig, folder: Path) -> CellResult | None:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Date, commit, versions and device; None where nobody can tell whether the code was changed."""
+    """Date, commit, versions and device; None where nobody knows whether the code was changed."""
     import torch
 
     cuda = torch.cuda.is_available()
