@@ -1,6 +1,7 @@
 import pytest
 
-from orderless.bench.published import THE_PAPER, read_main_table, read_published
+from orderless.bench.published import FILES, THE_PAPER, read_main_table, read_published
+from orderless.bench.registry import find_table
 from orderless.data.catalogue import ANOMALY_SETS, LONG_TERM_SETS, PAPER_UEA_SETS
 
 
@@ -55,3 +56,9 @@ def test_the_figures_of_the_analyses_are_complete():
     assert costs.figures["random series", "321 variables", THE_PAPER, "gigaflops"] == 11.99
     assert len(costs.figures) == 5 * 2
     assert all(read_published(name, "fair").source for name in ("ordering", "scaling", "flops"))
+
+
+def test_no_published_column_has_the_name_of_a_measured_one():
+    for table, protocol in FILES:
+        names = set(read_published(table, protocol).models)
+        assert not names & set(find_table(table).models)
