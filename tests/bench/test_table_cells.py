@@ -283,6 +283,17 @@ def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monk
     assert "no data here" in shown
 
 
+def test_one_command_runs_several_tables(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_cases(folder)
+    write_m4(folder)
+    parts = ["--only", "BasicMotions/all/ridge", "--only", "Quarterly/all/naive/"]
+    assert main(["bench", "run", "classification", "m4", *parts, "--seeds", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "classification: 1 done" in shown
+    assert "m4: 1 done" in shown
+
+
 def test_a_budget_is_part_of_what_is_recorded(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_cases(folder)

@@ -7,7 +7,8 @@ EXAMPLES = """\
   orderless bench list
   orderless bench list long-term
   orderless bench run long-term --only ETTh1/96/ridge --protocol both
-  orderless bench run long-term --only /orderless/ --budget 2x50 --jobs 4
+  orderless bench run long-term m4 classification anomaly --protocol both --jobs 8
+  orderless bench run ablation --budget 2x50 --seeds 1
   orderless bench report
   orderless bench check"""
 
@@ -15,7 +16,9 @@ EXAMPLES = """\
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which cells."""
     parser.add_argument("action", choices=("list", "run", "report", "check"))
-    parser.add_argument("table", nargs="?", metavar="TABLE", help="`bench list` names them")
+    parser.add_argument(
+        "tables", nargs="*", metavar="TABLE", help="one or several; `bench list` names them"
+    )
     parser.add_argument(
         "--only",
         action="append",
@@ -52,31 +55,39 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.action == "check":
         return _check(arguments)
-    if arguments.action == "list" and arguments.table is None:
+    if arguments.action == "list" and not arguments.tables:
         for table in (*TABLES.values(), *ANALYSES.values()):
             _print_state(table, arguments)
         return 0
-    if arguments.table is None:
+    if not arguments.tables:
         raise SettingError("Name a table: `orderless bench list` shows them.")
-    table = find_table(arguments.table)
-    cells = _cells(table, arguments)
-    if not cells:
-        wanted = " or ".join(arguments.only or ["anything"])
+    wanted = [(table, _cells(table, arguments)) for table in map(find_table, arguments.tables)]
+    if not any(cells for _, cells in wanted):
+        parts = " or ".join(arguments.only or ["anything"])
         raise SettingError(
-            f"No cell of {table.name} under the protocol {arguments.protocol} holds {wanted} in "
-            "its name; `orderless bench list TABLE` shows them."
+            f"No cell of {', '.join(arguments.tables)} under the protocol {arguments.protocol} "
+            f"holds {parts} in its name; `orderless bench list TABLE` shows them."
         )
-    if arguments.action == "list":
-        _print_cells(table, cells, arguments)
-        return 0
+    failed = 0
+    for table, cells in wanted:
+        if arguments.action == "list":
+            _print_cells(table, cells, arguments)
+        else:
+            failed += _run(table, cells, arguments)
+    return 1 if failed else 0
+
+
+def _run(table, cells: list, arguments: argparse.Namespace) -> int:
+    """Run the cells of a table that have no result; returns how many failed."""
     from orderless.bench.harness import run_cells
 
     cells = _without_absent_peers(table, cells)
     summary = run_cells(
         cells, table.run, arguments.results, jobs=arguments.jobs, again=arguments.again
     )
-    print(f"{len(summary.done)} done, {len(summary.kept)} were there, {len(summary.failed)} failed")
-    return 1 if summary.failed else 0
+    done, kept, failed = (len(each) for each in (summary.done, summary.kept, summary.failed))
+    print(f"{table.name}: {done} done, {kept} were there, {failed} failed")
+    return failed
 
 
 def interrupted(arguments: argparse.Namespace) -> str:
