@@ -8,7 +8,7 @@ import torch
 
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
-from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.memory import peak_bytes, peak_of_tensors, start_measuring
 from orderless.bench.records import Outcome, SeedResult, find_result, path_of, read_result
 from orderless.errors import DataError, SettingError
 
@@ -173,3 +173,18 @@ def test_the_peak_of_memory_is_that_of_the_work():
     block = bytearray(200 << 20)
     block[:: 1 << 12] = b"x" * len(block[:: 1 << 12])
     assert peak_bytes() >= before + (150 << 20)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there the allocator tells")
+def test_tensors_are_counted_while_they_live():
+    x = torch.ones(1000)
+
+    def work():
+        y = x + 1  # 4,000 bytes, beside the 4,000 of x
+        del y
+        for _ in range(3):
+            z = torch.cat([x, x])  # 8,000; a view of it costs nothing
+            z.view(2, 1000)
+            del z
+
+    assert peak_of_tensors(work, [x]) == 4000 + 8000

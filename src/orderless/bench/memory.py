@@ -1,8 +1,14 @@
 """The most memory a stretch of work took: of the GPU where one is used, else of the process."""
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 FORGET_THE_PEAK = "5"
@@ -30,3 +36,44 @@ def peak_bytes() -> int | None:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     return None
+
+
+def peak_of_tensors(work: Callable[[], object], before: Iterable[Tensor]) -> int:
+    """Bytes of all tensors at the peak of some work; `before` are those that exist already.
+
+    On a GPU it is what the allocator says. A process on a CPU keeps what it once had, so there the
+    tensors are counted after every operation.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        work()
+        torch.cuda.synchronize()
+        return int(torch.cuda.max_memory_allocated())
+    with _LiveTensors(before) as live:
+        work()
+    return live.peak
+
+
+class _LiveTensors(TorchDispatchMode):
+    """Sees every operation, and sums up the storages that are in use after it."""
+
+    def __init__(self, before: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.sizes: dict[StorageWeakRef, int] = {}
+        self.peak = 0
+        self._note(before)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self._note(one for one in tree_leaves(result) if isinstance(one, Tensor))
+        return result
+
+    def _note(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            storage = tensor.untyped_storage()
+            self.sizes[StorageWeakRef(storage)] = storage.nbytes()
+        self.sizes = {ref: size for ref, size in self.sizes.items() if not ref.expired()}
+        self.peak = max(self.peak, sum(self.sizes.values()))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from orderless.bench.config import CellConfig, frozen
-from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.memory import peak_of_tensors
 from orderless.bench.models.peers import peer_builder
 from orderless.bench.records import Outcome, SeedResult
 from orderless.nn import PRESETS, ForecastingNetwork
@@ -51,12 +51,11 @@ def run(config: CellConfig) -> Outcome:
     figures = {
         "gigaflops": counter.get_total_flops() / 1e9,
         "weights": sum(p.numel() for p in module.parameters()) / 1e6,
-        "forward_megabytes": _peak(lambda: _forward(module, x)),
-        "step_megabytes": _peak(lambda: module.train()(x).square().mean().backward()),
+        "forward_megabytes": _megabytes(lambda: _forward(module, x), module, x),
+        "step_megabytes": _megabytes(lambda: _step(module, x), module, x),
     }
     seconds = round(time.perf_counter() - begun, 3)
-    seed = SeedResult(0, figures, seconds=seconds, peak_memory_bytes=peak_bytes())
-    return Outcome((seed,), "none: simulated")
+    return Outcome((SeedResult(0, figures, seconds=seconds),), "none: simulated")
 
 
 def _build(model: str, sizes: dict[str, int]) -> nn.Module:
@@ -81,11 +80,11 @@ def _forward(module: nn.Module, x: Tensor) -> None:
     module(x)
 
 
-def _peak(work: Callable[[], None]) -> float:
-    """Megabytes at the peak: on a GPU of all tensors, else what the process grew by."""
-    # Once before: what is made at the first call and kept is no cost of a step.
+def _step(module: nn.Module, x: Tensor) -> None:
+    module.train()(x).square().mean().backward()
+
+
+def _megabytes(work: Callable[[], None], module: nn.Module, x: Tensor) -> float:
+    # Once before: gradients and what else is made at the first call stay.
     work()
-    start_measuring()
-    before = 0 if torch.cuda.is_available() else peak_bytes() or 0
-    work()
-    return ((peak_bytes() or 0) - before) / 1e6
+    return peak_of_tensors(work, [x, *module.state_dict().values()]) / 1e6

@@ -5,9 +5,10 @@ import time
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor, nn
 
 from orderless.bench.config import CellConfig, frozen
-from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.memory import peak_of_tensors
 from orderless.bench.models.layer_forecaster import OURS, build_layer
 from orderless.bench.records import Outcome, SeedResult
 
@@ -41,18 +42,21 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
         layer = build_layer(OURS, options["channels"], options["states"], config.model).to(device)
         shape = (options["batch"], int(config.setting), options["time"], options["channels"])
         features = torch.randn(shape).to(device)
-    start_measuring()
-    before = peak_bytes()
     times = []
     for _ in range(options["steps"] + 1):
         begun = time.perf_counter()
-        layer.zero_grad()
-        layer(features)[0].square().mean().backward()
+        _step(layer, features)
         if device == "cuda":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - begun)
-    peak = peak_bytes()
-    figures = {"milliseconds_a_step": 1000 * statistics.median(times[1:])}
-    if peak is not None and before is not None:
-        figures["megabytes"] = (peak - before) / 1e6
+    peak = peak_of_tensors(lambda: _step(layer, features), [features, *layer.parameters()])
+    figures = {
+        "milliseconds_a_step": 1000 * statistics.median(times[1:]),
+        "megabytes": peak / 1e6,
+    }
     return SeedResult(seed, figures, seconds=round(sum(times), 3), peak_memory_bytes=peak)
+
+
+def _step(layer: nn.Module, features: Tensor) -> None:
+    layer.zero_grad()
+    layer(features)[0].square().mean().backward()
