@@ -38,24 +38,6 @@ def _pair_layout(block):
 
 
 @gluon.constexpr_function
-def _pair_by_warp_layout(block):
-    """`_pair_layout` with the states in two axes: [variable, time, warp, state of the warp]."""
-    registers = [[0, 0, 0, 1], [0, 8, 0, 0]]
-    lanes = [[0, 0, 0, 2], [0, 0, 0, 4], [0, 1, 0, 0], [0, 2, 0, 0], [0, 4, 0, 0]]
-    warps = [[0, 0, 1, 0], *_bits(block, 0, 4)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, 2, 8])
-
-
-@gluon.constexpr_function
-def _left_layout(block, width):
-    """[variable, warp, time, channel] as left operands over channels, the same for both warps."""
-    registers = [[0, 0, 0, 1], [0, 0, 8, 0], *_bits(width, 3, 4, 8)]
-    lanes = [[0, 0, 0, 2], [0, 0, 0, 4], [0, 0, 1, 0], [0, 0, 2, 0], [0, 0, 4, 0]]
-    warps = [[0, 1, 0, 0], *_bits(block, 0, 4)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 2, 16, width])
-
-
-@gluon.constexpr_function
 def _right_layout(block, width):
     """[variable, warp, time, channel] as right operands over times, the same for both warps."""
     registers = [[0, 0, 1, 0], [0, 0, 8, 0], *_bits(width, 3, 4, 8)]
@@ -71,55 +53,6 @@ def _half_layout(block, width):
     lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
     warps = _bits(2 * block, 0, 3)
     return gl.DistributedLinearLayout(registers, lanes, warps, [], [2 * block, 8, width])
-
-
-@gluon.constexpr_function
-def _split_layout(block, depth, width):
-    """[variable, summed, channel] as right operands, half of the channels in each warp."""
-    registers = [[0, 1, 0], *_bits(depth, 1, 3, 8), *_bits(width // 2, 2, 3, 8)]
-    lanes = [[0, 2, 0], [0, 4, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
-    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, depth, width])
-
-
-@gluon.constexpr_function
-def _split_signal_layout(block, width):
-    """`_split_layout` for shared memory of [variable, 1, time, channel]."""
-    registers = [[0, 0, 1, 0], [0, 0, 8, 0], *_bits(width // 2, 3, 4, 8)]
-    lanes = [[0, 0, 2, 0], [0, 0, 4, 0], [0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 4]]
-    warps = [[0, 0, 0, width // 2], *_bits(block, 0, 4)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 1, 16, width])
-
-
-@gluon.constexpr_function
-def _rows_layout(block, width):
-    """[variable, time, channel], half of the channels in each warp, 8 in a row where they can."""
-    own = _bits(width // 2, 2, 3) + _bits(16, 1, 3)
-    held = {64: [0, 1, 2, 8], 32: [0, 1, 2], 16: [0, 1]}[width]
-    registers = [own[i] for i in held]
-    lanes = [base for i, base in enumerate(own) if i not in held]
-    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, width])
-
-
-@gluon.constexpr_function
-def _result_layout(block, width, rank):
-    """[variable, (1,) time, channel] as results, half of the channels in each warp."""
-    t, p = rank - 2, rank - 1
-    registers = [*_bits(2, p, rank), *_bits(16, t, rank, 8), *_bits(width // 2, p, rank, 8)]
-    lanes = [*_bits(8, p, rank, 2), *_bits(8, t, rank)]
-    warps = [*_bits(width, p, rank, width // 2), *_bits(block, 0, rank)]
-    shape = [block, 16, width] if rank == 3 else [block, 1, 16, width]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], shape)
-
-
-@gluon.constexpr_function
-def _sums_layout(block, width):
-    """[variable, time by lane, channel]: what is left when a thread has summed over its times."""
-    registers = _bits(width // 2, 2, 3, 8)
-    lanes = [[0, 1, 0], [0, 2, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
-    warps = [[0, 0, width // 2], *_bits(block, 0, 3)]
-    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 4, width])
 
 
 @gluon.jit
@@ -218,42 +151,11 @@ def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constex
 
 
 @gluon.jit
-def _to_columns(value, BLOCK: gl.constexpr, DEPTH: gl.constexpr, WIDTH: gl.constexpr,
-                layout: gl.constexpr):  # fmt: skip
-    """Channels in the order in which a matrix unit's columns go to the warps, 8 by 8."""
-    value = gl.reshape(value, [BLOCK, DEPTH, 2, WIDTH // 16, 8])
-    value = gl.reshape(gl.permute(value, (0, 1, 3, 2, 4)), [BLOCK, DEPTH, WIDTH])
-    return gl.convert_layout(value, layout)
-
-
-@gluon.jit
-def _from_columns(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, layout: gl.constexpr):
-    value = gl.reshape(value, [BLOCK, 16, WIDTH // 16, 2, 8])
-    value = gl.reshape(gl.permute(value, (0, 1, 3, 2, 4)), [BLOCK, 16, WIDTH])
-    return gl.convert_layout(value, layout)
-
-
-@gluon.jit
-def _beside(stacked, BLOCK: gl.constexpr):
-    """Both warps' [time, 16] side by side, [variable, time, 32]."""
-    both = gl.permute(gl.reshape(stacked, [BLOCK, 2, 16, 16]), (0, 2, 1, 3))
-    return gl.reshape(both, [BLOCK, 16, 32])
-
-
-@gluon.jit
 def _to_scratch(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, flat: gl.constexpr):
     """A state as each thread holds it, so that it goes to memory and back in whole lines."""
     value = gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH // 16, 2, 4, 2])
     value = gl.reshape(gl.permute(value, (0, 3, 2, 5, 1, 4, 6)), [2 * BLOCK, 16 * WIDTH])
     return gl.convert_layout(value, flat)
-
-
-@gluon.jit
-def _from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
-    """What `_to_scratch` stored, as a right operand over channels."""
-    value = gl.reshape(value, [2 * BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
-    value = gl.reshape(gl.permute(value, (0, 1, 5, 3, 6, 4, 2)), [2 * BLOCK, WIDTH, 16])
-    return gl.convert_layout(value, right)
 
 
 @gluon.jit
@@ -299,9 +201,10 @@ def _fetch_split(rooms, tables, WARPS: gl.constexpr):
     many, more, last = rooms
     lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
     tile = _axis(1, 16, lines) * 16 + _axis(2, 16, lines)
-    copy(many, tables + (_axis(0, 16, lines) * 256 + tile))
-    copy(more, tables + (_axis(0, 4, lines) * 256 + tile + 16 * 256))
-    copy(last, tables + (tile + 20 * 256))
+    tables = tables + tile
+    copy(many, tables + _axis(0, 16, lines) * 256)
+    copy(more, tables + (_axis(0, 4, lines) + 16) * 256)
+    copy(last, tables + 20 * 256)
 
 
 @gluon.jit
@@ -373,9 +276,47 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
     return at, w // 2 < variables - first_variable
 
 
+@gluon.constexpr_function
+def _column_part_layout(block, width):
+    """[variable, channel, state], the h or the v part of a state, where a warp owns a variable."""
+    registers = [[0, 0, 1], [0, 8, 0], [0, 0, 8], *_bits(width, 1, 3, 16)]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, width, 16])
+
+
+@gluon.jit
+def _stack_all(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, state] as [variable, time, (half, part, state of the half)]."""
+    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
+    return gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, 16, 32])
+
+
+@gluon.jit
+def _columns_of(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of a state as [variable, channel, (half, part, state of the half)]."""
+    both = gl.reshape(gl.join(h, v), [BLOCK, WIDTH, 2, 8, 2])
+    both = gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, WIDTH, 32])
+    return gl.convert_layout(both, mma)
+
+
+@gluon.jit
+def _parts_of_columns(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [BLOCK, WIDTH, 2, 2, 8]), (0, 1, 2, 4, 3))
+    h, v = gl.split(gl.reshape(both, [BLOCK, WIDTH, 16, 2]))
+    return gl.convert_layout(h, part), gl.convert_layout(v, part)
+
+
+@gluon.jit
+def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+             layout: gl.constexpr):  # fmt: skip
+    """[1, rows, columns] for every variable."""
+    value, _ = gl.broadcast(value, gl.zeros([BLOCK, ROWS, COLUMNS], value.dtype, layout))
+    return value
+
+
 @gluon.jit
 def fast_forward(
-    x, write, read, tables, start, base, skip, gate, present, y, end,
+    x, write, read, tables, start, base, field, factors, skip, gate, present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -383,35 +324,33 @@ def fast_forward(
     present_batch, present_variable, present_time,
     gate_batch, gate_variable, gate_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
+    HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
+    REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """`scan_forward`, where WIDTH divides the size of a head."""
-    WARPS: gl.constexpr = 2 * BLOCK
-    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
+    """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
+
+    field [B,T,D] like x, and what `fill_factors` made of its write: with HAS_FIELD it is a second
+    input, the same for all variables.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    out_mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 2], [1, 16, 8])
-    out_left: gl.constexpr = gl.DotOperandLayout(0, out_mma, 2)
-    out_right: gl.constexpr = gl.DotOperandLayout(1, out_mma, 2)
-    pair: gl.constexpr = _pair_layout(BLOCK)
-    half: gl.constexpr = _half_layout(BLOCK, WIDTH)
-    over_times: gl.constexpr = _right_layout(BLOCK, WIDTH)
-    split_signal: gl.constexpr = _split_signal_layout(BLOCK, WIDTH)
-    split_state: gl.constexpr = _split_layout(BLOCK, 32, WIDTH)
-    rows: gl.constexpr = _rows_layout(BLOCK, WIDTH)
-    results: gl.constexpr = _result_layout(BLOCK, WIDTH, 3)
-    signal_result: gl.constexpr = _result_layout(BLOCK, WIDTH, 4)
+    pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
-    lines: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
-                                           [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
+    common: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [1, BLOCK, 1],
+                                            [2, 1, 0])  # fmt: skip
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
-    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
-    state_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
+    tiles: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
+                                           [BLOCK, 1, 1], [2, 1, 0])  # fmt: skip
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
@@ -422,37 +361,53 @@ def fast_forward(
     tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
     left_variables = variables - first_variable
-    v_lines, t_lines = _axis_of_four(0, BLOCK, lines), _axis_of_four(2, 16, lines)
-    v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
+    v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
+    v_out, t_out = _axis(0, BLOCK, out_rows), _axis(1, 16, out_rows)
+    v_part = _axis(0, BLOCK, part)
+    p_rows, p_out = _axis(2, WIDTH, rows), _axis(2, WIDTH, out_rows)
     towards = 1
     if REVERSE:
         towards = -1
+    # A pointer for each row: what a thread takes of it then lies at distances known beforehand.
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_lines * x_variable + t_lines * (towards * x_time) + _axis_of_four(3, WIDTH, lines)
+    x = x + (v_rows * x_variable + t_rows * (towards * x_time))
     write += b * write_batch + first_variable * write_variable
-    row_write = v_thin * write_variable + t_thin * (towards * write_time)
+    write = write + (v_thin * write_variable + t_thin * (towards * write_time))
     read += b * read_batch + first_variable * read_variable
-    row_read = v_thin * read_variable + t_thin * (towards * read_time)
+    read = read + (v_thin * read_variable + t_thin * (towards * read_time))
     from_y = (b * variables + first_variable) * time * channels + first_channel
-    y += from_y
-    row_y = v_rows * (time * channels) + t_rows * (towards * channels) + _axis(2, WIDTH, rows)
+    row_y = v_out * (time * channels) + t_out * (towards * channels)
+    y = y + from_y + row_y
     if HAS_BASE:
-        base += from_y
+        base = base + from_y + row_y
+    if HAS_FIELD:
+        t_common = _axis(1, 16, common)
+        field += b * time * channels + first_channel
+        field = field + t_common * (towards * channels)
+        factors += (b * (channels // head_size) + head) * chunks * (6 * 512)
+        tile = _axis(1, 16, tiles) * 32 + _axis(2, 32, tiles)
+        factors = factors + tile
+        rooms_field = gl.allocate_shared_memory(low, [2, 1, 16, WIDTH], wide_room)
+        rooms_four = gl.allocate_shared_memory(low, [2, 4, 16, 32], twin_room)
+        rooms_two = gl.allocate_shared_memory(low, [2, 2, 16, 32], twin_room)
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
-        row_gate = v_rows * gate_variable + t_rows * (towards * gate_time) + _axis(2, WIDTH, rows)
+        gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
+    row_state = _axis(1, WIDTH, part) + _axis(2, 16, part) * channels
     if HAS_START:
-        h, s = _load_state(start, b, first_variable, first_channel, variables, segments, segment,
-                           channels, BLOCK, WIDTH, half)  # fmt: skip
+        corner = start + ((b * variables + first_variable) * segments + segment) * 32 * channels
+        corner = corner + first_channel + (v_part * (segments * 32 * channels) + row_state)
+        h = gl.load(corner, mask=v_part < left_variables, other=0.0)
+        s = gl.load(corner + 16 * channels, mask=v_part < left_variables, other=0.0)
     else:
-        h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
-        s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+        h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
+        s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
     lower = _axis(1, 16, mma) >= _axis(2, 16, mma)
     t_pair = _axis(1, 16, pair)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 1, 16, WIDTH], wide_room)
+    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
@@ -460,9 +415,6 @@ def fast_forward(
     many_tables = gl.allocate_shared_memory(gl.float32, [2, 16, 16, 16], table_room)
     more_tables = gl.allocate_shared_memory(gl.float32, [2, 4, 16, 16], table_room)
     last_table = gl.allocate_shared_memory(gl.float32, [2, 1, 16, 16], table_room)
-    room_matrix = gl.allocate_shared_memory(low, [BLOCK, 16, 32], twin_room)
-    room_from = gl.allocate_shared_memory(low, [BLOCK, 16, 32], twin_room)
-    room_state = gl.allocate_shared_memory(low, [BLOCK, 32, WIDTH], state_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     # One step ahead of the work: visit -1 only fetches.
@@ -472,23 +424,29 @@ def fast_forward(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_lines = (t_lines < ahead_times) & (v_lines < left_variables)
+        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
             now = present + t_ahead * present_time
-            at_lines = now + (v_lines * present_variable + t_lines * (towards * present_time))
-            keep_lines = keep_lines & (gl.load(at_lines, mask=keep_lines, other=0) != 0)
+            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
+            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
         room = (visit + 1) % 2
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_lines)
+            copy(rooms_x.index(room), x + t_ahead * x_time + p_rows, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                        write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
+                        write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                        read + t_ahead * read_time + row_read, keep_thin, thin)  # fmt: skip
+                        read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
             rooms = (many_tables.index(room), more_tables.index(room), last_table.index(room))
-            _fetch_split(rooms, tables + ahead * (21 * 256), WARPS)
+            _fetch_split(rooms, tables + ahead * (21 * 256), BLOCK)
+            if HAS_FIELD:
+                copy(rooms_field.index(room), field + t_ahead * channels + _axis(2, WIDTH, common),
+                     mask=t_common < ahead_times)  # fmt: skip
+                at = factors + ahead * (6 * 512)
+                copy(rooms_four.index(room), at + _axis(0, 4, tiles) * 512)
+                copy(rooms_two.index(room), at + (_axis(0, 2, tiles) + 4) * 512)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
@@ -496,7 +454,8 @@ def fast_forward(
             room = visit % 2
             room_x = rooms_x.index(room)
             here = (many_tables.index(room), more_tables.index(room), last_table.index(room))
-            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), BLOCK, half)
+            over = tables + chunk * (21 * 256) + (_axis(2, 16, part) + 12 * 256 + 240)
+            e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
             if REVERSE:
@@ -506,25 +465,19 @@ def fast_forward(
             c_h = _wide(rooms_ch.index(room).load(pair))
             c_v = _wide(rooms_cv.index(room).load(pair))
             b_h, b_v = _held(w_h, w_v, _split_table(here, 6, pair))
-
-            # The state before the chunk is read by all times, and moves on.
-            room_state.store(gl.reshape(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma),
-                                        [BLOCK, 32, WIDTH]))  # fmt: skip
-            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, pair))
-            room_from.store(_beside(_stack(from_h.to(low), from_v.to(low), BLOCK), BLOCK))
-            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
-            to_end = _turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left)
-            signal = gl.convert_layout(_for_both(room_x, over_times, BLOCK, WIDTH), right)
-            state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
-            h, s = _parts(_mma(to_end, signal, state), BLOCK, WIDTH, half)
+            none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+            if HAS_FIELD:
+                psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
+                four, two = rooms_four.index(room), rooms_two.index(room)
 
             # M: the response at the later of two times to the earlier one, bit by bit.
-            none = gl.zeros([WARPS, 16, 16], gl.float32, mma)
+            reads_now = gl.convert_layout(_stack_all(c_h.to(low), c_v.to(low), BLOCK), left)
             matrix = _mma(
-                gl.convert_layout(_stack(c_h.to(low), c_v.to(low), BLOCK), left),
-                _turned(_stack(b_h.to(low), b_v.to(low), BLOCK), right),
-                none,
+                reads_now, _turned(_stack_all(b_h.to(low), b_v.to(low), BLOCK), right), none
             )
+            if HAS_FIELD:
+                factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
+                field_matrix = _mma(reads_now, _for_all(factor, BLOCK, 32, 16, right), none)
             for kind in gl.static_range(4):
                 reads = (t_pair & (8 >> kind)) != 0
                 first, second = _decay(
@@ -533,50 +486,58 @@ def fast_forward(
                     _split_table(here, kind, pair),
                 )
                 first, second = first.to(low), second.to(low)
-                response = _mma(
-                    gl.convert_layout(_stack(first, second, BLOCK), left),
-                    _turned(_stack(second, first, BLOCK), right),
-                    none,
-                )
-                matrix = gl.where(_bit(kind, mma), response, matrix)
-            room_matrix.store(_beside(gl.where(lower, matrix, 0.0).to(low), BLOCK))
+                stacked = gl.convert_layout(_stack_all(first, second, BLOCK), left)
+                swapped = _turned(_stack_all(second, first, BLOCK), right)
+                matrix = gl.where(_bit(kind, mma), _mma(stacked, swapped, none), matrix)
+                if HAS_FIELD:
+                    factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
+                    response = _mma(stacked, _for_all(factor, BLOCK, 32, 16, right), none)
+                    field_matrix = gl.where(_bit(kind, mma), response, field_matrix)
+            matrix = gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left)
+            signal = room_x.load(right)
+            out = _mma(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
+            if HAS_FIELD:
+                field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
+                out = _mma(gl.convert_layout(field_matrix, left), psi, out)
 
-            # Both warps of a variable meet: each takes half of the channels.
-            twins = gl.reshape(room_matrix.load(out_left), [BLOCK, 16, 2, 16])
-            one, other = gl.split(gl.permute(twins, (0, 1, 3, 2)))
-            signal = gl.reshape(room_x.load(split_signal), [BLOCK, 16, WIDTH])
-            columns = _to_columns(signal, BLOCK, 16, WIDTH, out_right)
-            out = gl.zeros([BLOCK, 16, WIDTH], gl.float32, out_mma)
-            out = _mma(gl.convert_layout(one, out_left), columns, out)
-            out = _mma(gl.convert_layout(other, out_left), columns, out)
-            states = _to_columns(room_state.load(split_state), BLOCK, 32, WIDTH, out_right)
-            out = _mma(room_from.load(out_left), states, out)
-            result = _from_columns(out, BLOCK, WIDTH, results)
+            # The state before the chunk is read by all times, and moves on.
+            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, pair))
+            from_start = gl.convert_layout(_stack_all(from_h.to(low), from_v.to(low), BLOCK), left)
+            state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+            out = _mma(from_start, _turned(state, right), out)
+            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
+            to_end = gl.convert_layout(_stack_all(to_h.to(low), to_v.to(low), BLOCK), right)
+            state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            state = _mma(_turned(signal, left), to_end, state)
+            if HAS_FIELD:
+                factor = _for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right)
+                state = _mma(_turned(psi, left), factor, state)
+            h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
+
             if HAS_SKIP:
-                through = gl.reshape(room_x.load(signal_result), [BLOCK, 16, WIDTH])
-                direct = gl.load(skip + first_channel + _axis(2, WIDTH, results))
-                result += direct * _wide(gl.convert_layout(through, results))
-            result = gl.convert_layout(result.to(low), rows)
-            stored = (t_rows < left_times) & (v_rows < left_variables)
+                direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
+                out += direct * _wide(room_x.load(mma))
+            result = gl.convert_layout(out.to(low), out_rows)
+            stored = (t_out < left_times) & (v_out < left_variables)
+            keep = stored
+            if HAS_PRESENT:
+                at = present + t * present_time
+                at = at + (v_out * present_variable + t_out * (towards * present_time))
+                keep = keep & (gl.load(at, mask=keep, other=0) != 0)
             if HAS_BASE:
-                add = gl.load(base + t * channels + row_y, mask=stored, other=0.0)
+                add = gl.load(base + t * channels + p_out, mask=stored, other=0.0)
                 result = (result.to(gl.float32) + add.to(gl.float32)).to(low)
             if HAS_GATE:
-                keep = stored
-                if HAS_PRESENT:
-                    at = present + t * present_time
-                    at = at + (v_rows * present_variable + t_rows * (towards * present_time))
-                    keep = keep & (gl.load(at, mask=keep, other=0) != 0)
-                opening = gl.load(gate + t * gate_time + row_gate, mask=keep, other=0.0)
+                opening = gl.load(gate + t * gate_time + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
                 opening = opening / (1.0 + gl.exp(-opening))
                 result = (result.to(gl.float32) * opening).to(low)
-            gl.store(y + t * channels + row_y, result, mask=stored)
+            gl.store(y + t * channels + p_out, result, mask=stored)
     if segment == segments - 1:
-        at, inside = _state_at(b, first_variable, first_channel, variables, 1, 0, channels,
-                               BLOCK, WIDTH, half)  # fmt: skip
-        gl.store(end + at, h, mask=inside)
-        gl.store(end + at + 16 * channels, s, mask=inside)
+        corner = end + (b * variables + first_variable) * 32 * channels + first_channel
+        corner = corner + (v_part * (32 * channels) + row_state)
+        gl.store(corner, h, mask=v_part < left_variables)
+        gl.store(corner + 16 * channels, s, mask=v_part < left_variables)
 
 
 @gluon.jit
@@ -692,8 +653,16 @@ def fast_states(
 
 
 @gluon.constexpr_function
+def _eight_layout(block):
+    """[variable, time, state] for eight states where a warp owns a variable."""
+    registers = [[0, 0, 1], [0, 8, 0]]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 16, 8])
+
+
+@gluon.constexpr_function
 def _whole_pair_layout(block):
-    """[variable, time, state] where a warp owns a variable."""
+    """[variable, time, state] for all states where a warp owns a variable."""
     registers = [[0, 0, 1], [0, 8, 0], [0, 0, 8]]
     lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
     return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 16, 16])
@@ -701,19 +670,18 @@ def _whole_pair_layout(block):
 
 @gluon.constexpr_function
 def _whole_part_layout(block, width):
-    """[variable, state, channel], the h or the v part of a state, where a warp owns a variable."""
-    registers = [[0, 0, 1], *_bits(width, 2, 3, 8), [0, 8, 0]]
+    """[variable, state, channel], the h or the v part of eight states."""
+    registers = [[0, 0, 1], *_bits(width, 2, 3, 8)]
     lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
-    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 16, width])
+    return gl.DistributedLinearLayout(registers, lanes, _bits(block, 0, 3), [], [block, 8, width])
 
 
 @gluon.constexpr_function
 def _whole_rows_layout(block, width):
     """[variable, time, channel] where a warp owns a variable, 8 channels in a row."""
     own = _bits(width, 2, 3) + _bits(16, 1, 3)
-    held = {64: [0, 1, 2, 8, 9], 32: [0, 1, 2, 8], 16: [0, 1, 2]}[width]
-    registers = [own[i] for i in held]
-    lanes = [base for i, base in enumerate(own) if i not in held]
+    lanes = [own[3], *own[-4:]]
+    registers = [base for base in own if base not in lanes]
     warps = _bits(block, 0, 3)
     return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, width])
 
@@ -727,90 +695,107 @@ def _whole_sums_layout(block, width):
 
 
 @gluon.jit
-def _stack_all(first, second, BLOCK: gl.constexpr):
-    """A pair of [variable, time, state] as [variable, time, (half, part, state of the half)]."""
-    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
-    return gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, 16, 32])
+def _eight(value, HALF: gl.constexpr, eight: gl.constexpr):
+    """Eight of the states of a [variable, time, state] tile."""
+    value = gl.reshape(value, [value.shape[0], 16, 2, 8])
+    first, second = gl.split(gl.permute(value, (0, 1, 3, 2)))
+    if HALF == 0:
+        return gl.convert_layout(first, eight)
+    else:  # noqa: RET505
+        return gl.convert_layout(second, eight)
 
 
 @gluon.jit
-def _unstack_all(both, BLOCK: gl.constexpr, pair: gl.constexpr):
-    both = gl.permute(gl.reshape(both, [BLOCK, 16, 2, 2, 8]), (0, 1, 2, 4, 3))
-    first, second = gl.split(gl.reshape(both, [BLOCK, 16, 16, 2]))
-    return gl.convert_layout(first, pair), gl.convert_layout(second, pair)
+def _eight_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, pair: gl.constexpr,
+                    eight: gl.constexpr):  # fmt: skip
+    one, two, three = _split_table(rooms, kind, pair)
+    return _eight(one, HALF, eight), _eight(two, HALF, eight), _eight(three, HALF, eight)
 
 
 @gluon.jit
-def _whole_all(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
-    """The two parts of a state as [variable, (half, part, state of the half), channel]."""
-    both = gl.reshape(gl.join(h, v), [BLOCK, 2, 8, WIDTH, 2])
-    both = gl.reshape(gl.permute(both, (0, 1, 4, 2, 3)), [BLOCK, 32, WIDTH])
+def _stack_eight(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, eight states] as [variable, time, (part, state)]."""
+    return gl.reshape(gl.permute(gl.join(first, second), (0, 1, 3, 2)), [BLOCK, 16, 16])
+
+
+@gluon.jit
+def _unstack_eight(both, BLOCK: gl.constexpr, eight: gl.constexpr):
+    first, second = gl.split(gl.permute(gl.reshape(both, [BLOCK, 16, 2, 8]), (0, 1, 3, 2)))
+    return gl.convert_layout(first, eight), gl.convert_layout(second, eight)
+
+
+@gluon.jit
+def _whole_eight(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of eight states as [variable, (part, state), channel]."""
+    both = gl.reshape(gl.permute(gl.join(h, v), (0, 3, 1, 2)), [BLOCK, 16, WIDTH])
     return gl.convert_layout(both, mma)
 
 
 @gluon.jit
-def _parts_all(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
-    both = gl.permute(gl.reshape(both, [BLOCK, 2, 2, 8, WIDTH]), (0, 1, 3, 4, 2))
-    h, v = gl.split(gl.reshape(both, [BLOCK, 16, WIDTH, 2]))
+def _parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
+    h, v = gl.split(gl.permute(gl.reshape(both, [BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1)))
     return gl.convert_layout(h, part), gl.convert_layout(v, part)
 
 
 @gluon.jit
-def _all_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
-    """What `_to_scratch` stored for two warps, as one right operand over channels."""
-    value = gl.reshape(value, [BLOCK, 2, WIDTH // 16, 8, 4, 2, 2, 2])
-    value = gl.reshape(gl.permute(value, (0, 2, 6, 4, 7, 1, 5, 3)), [BLOCK, WIDTH, 32])
+def _eight_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
+    """What `_to_scratch` stored for a warp, as a right operand over channels."""
+    value = gl.reshape(value, [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
+    value = gl.reshape(gl.permute(value, (0, 1, 5, 3, 6, 4, 2)), [BLOCK, WIDTH, 16])
     return gl.convert_layout(value, right)
 
 
 @gluon.jit
-def _sum_variables(room, out, BLOCK: gl.constexpr):
-    """Sum what the variables of the block left in a room, and store it."""
-    spread: gl.constexpr = gl.BlockedLayout([BLOCK, 1, 2], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0])
-    total = gl.sum(_wide(room.load(spread)), 0)
-    flat: gl.constexpr = gl.SliceLayout(0, spread)
-    i = gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None]
-    j = gl.arange(0, 16, gl.SliceLayout(0, flat))[None, :]
-    gl.store(out + (i * 16 + j), total.to(out.dtype.element_ty))
+def _leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
+    """Leave six tiles of [variable, time, eight states], side by side."""
+    four_of_them = gl.join(gl.join(one, three), gl.join(two, four))  # ... state, first, second bit
+    four_of_them = gl.reshape(gl.permute(four_of_them, (0, 1, 3, 4, 2)), [BLOCK, 16, 32])
+    room_four, room_two = rooms
+    room_four.store(four_of_them)
+    room_two.store(gl.reshape(gl.permute(gl.join(five, six), (0, 1, 3, 2)), [BLOCK, 16, 16]))
 
 
 @gluon.jit
-def _diagonal(product, layout: gl.constexpr):
-    """The diagonal of [half and variable, 8, 8]."""
-    product = gl.convert_layout(product, layout)
-    return gl.sum(gl.where(_axis(1, 8, layout) == _axis(2, 8, layout), product, 0.0), 2)
+def _sum_of_room(room, out, WIDE: gl.constexpr, BLOCK: gl.constexpr):
+    spread: gl.constexpr = gl.BlockedLayout(
+        [BLOCK, 1, WIDE // 8], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0]
+    )
+    total = gl.sum(room.load(spread), 0)
+    flat: gl.constexpr = gl.SliceLayout(0, spread)
+    i = gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None]
+    j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
+    gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total)
+
+
+@gluon.jit
+def _store_sums(rooms, out, BLOCK: gl.constexpr):
+    """Sum what the variables of the block left, and store it."""
+    room_four, room_two = rooms
+    _sum_of_room(room_four, out, 32, BLOCK)
+    _sum_of_room(room_two, out + 1024, 16, BLOCK)
 
 
 @gluon.constexpr_function
 def _block_layout(block):
-    """[(half, variable), 8, 8]: a quarter of a result."""
+    """[variable, 8, 8]: a quarter of a result."""
     lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
-    warps = _bits(block, 0, 3)
-    return gl.DistributedLinearLayout(
-        [[0, 0, 1], [block, 0, 0]], lanes, warps, [], [2 * block, 8, 8]
-    )
+    return gl.DistributedLinearLayout([[0, 0, 1]], lanes, _bits(block, 0, 3), [], [block, 8, 8])
 
 
 @gluon.jit
-def _by_half(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, layout: gl.constexpr):
-    """[variable, (half, 16), channel] as [(half, variable), 16, channel]."""
-    value = gl.permute(gl.reshape(value, [BLOCK, 2, 16, WIDTH]), (1, 0, 2, 3))
-    return gl.convert_layout(gl.reshape(value, [2 * BLOCK, 16, WIDTH]), layout)
+def _diagonal(product, layout: gl.constexpr):
+    """The diagonal of [variable, 8, 8]."""
+    product = gl.convert_layout(product, layout)
+    return gl.sum(gl.where(_axis(1, 8, layout) == _axis(2, 8, layout), product, 0.0), 2)
 
 
 @gluon.jit
-def _pairing(g, h, rooms, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+def _pairing(g, h, rooms, BLOCK: gl.constexpr, mma: gl.constexpr):
     """Leave the sums over channels of gradient times state: (h, h), (v, v) and (v, h)."""
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
-    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     quarter: gl.constexpr = _block_layout(BLOCK)
-    h = gl.permute(gl.reshape(h, [BLOCK, WIDTH, 2, 16]), (2, 0, 1, 3))
-    product = _mma(
-        _by_half(g, BLOCK, WIDTH, left),
-        gl.convert_layout(gl.reshape(h, [2 * BLOCK, WIDTH, 16]), right),
-        gl.zeros([2 * BLOCK, 16, 16], gl.float32, mma),
-    )
-    product = gl.permute(gl.reshape(product, [2 * BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
+    product = _mma(gl.convert_layout(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
+    product = gl.permute(gl.reshape(product, [BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
     from_h, from_v = gl.split(product)
     hh, hv = gl.split(from_h)
     vh, vv = gl.split(from_v)
@@ -822,16 +807,123 @@ def _pairing(g, h, rooms, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.cons
 
 @gluon.jit
 def _store_pairing(rooms, out, BLOCK: gl.constexpr):
-    """Three rows of 16 states: (h, h), (v, v), (v, h)."""
-    spread: gl.constexpr = gl.BlockedLayout([2 * BLOCK, 1], [1, 32], [1, BLOCK], [1, 0])
-    by_half: gl.constexpr = gl.BlockedLayout([1, BLOCK, 1], [1, 1, 32], [1, 1, BLOCK], [2, 1, 0])
-    flat: gl.constexpr = gl.SliceLayout(1, by_half)
-    q = gl.arange(0, 2, gl.SliceLayout(1, flat))[:, None]
-    i = gl.arange(0, 8, gl.SliceLayout(0, flat))[None, :]
+    """Three rows, 16 apart, of eight states: (h, h), (v, v), (v, h)."""
+    spread: gl.constexpr = gl.BlockedLayout([BLOCK, 1], [1, 32], [1, BLOCK], [1, 0])
+    i = gl.arange(0, 8, gl.SliceLayout(0, spread))
     for row in gl.static_range(3):
-        value = gl.reshape(rooms[row].load(spread), [2, BLOCK, 8])
-        total = gl.sum(gl.convert_layout(value, by_half), 1)
-        gl.store(out + (row * 16 + q * 8 + i), total.to(out.dtype.element_ty))
+        gl.store(out + (row * 16 + i), gl.sum(rooms[row].load(spread), 0))
+
+
+@gluon.jit
+def _half_of_chunk(
+    HALF: gl.constexpr, room_x, room_y, weights, here, kept, following, keep_following, over, g, u,
+    d_matrix, d_same, matrix, room_state, pairing, sums, to_write, to_read, stored, slice_,
+    base_parts,
+    HAS_BASE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """What eight states have to do with a chunk.
+
+    Returns their moved gradient, M so far, how inputs reach the end of the chunk, and the state
+    that is needed next.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    eight: gl.constexpr = _eight_layout(BLOCK)
+    part: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = room_x.dtype
+    room_wh, room_wv, room_ch, room_cv = weights
+    t = _axis(1, 16, eight)
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+
+    # Gradients of what reads the state before the chunk, and of what writes that after.
+    before = _eight_from_scratch(kept, BLOCK, WIDTH, right)
+    from_h, from_v = _unstack_eight(_mma(room_y.load(left), before, none), BLOCK, eight)
+    g_low = _whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
+    room_state.store(g_low)
+    to_h, to_v = _unstack_eight(
+        _mma(room_x.load(left), _turned(g_low, right), none), BLOCK, eight
+    )
+
+    # The gradient of the state itself moves on to the chunk before.
+    c_h = _wide(_eight(room_ch.load(pair), HALF, eight))
+    c_v = _wide(_eight(room_cv.load(pair), HALF, eight))
+    table = _eight_of_table(here, 4, HALF, pair, eight)
+    dc_h = from_h * table[0]
+    dc_v = from_h * table[1] + from_v * table[2]
+    from_h, from_v = _decay(c_h, c_v, table)
+    from_start = _turned(_stack_eight(from_h.to(low), from_v.to(low), BLOCK), left)
+    over = over + (_axis(1, 8, part) + HALF * 8)
+    e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
+    state = _whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
+    g, u = _parts_eight(_mma(from_start, room_y.load(right), state), BLOCK, WIDTH, part)
+    _pairing(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, pairing, BLOCK, mma)
+
+    kept = gl.load(following, mask=keep_following, other=0.0)
+    w_h = _wide(_eight(room_wh.load(pair), HALF, eight))
+    w_v = _wide(_eight(room_wv.load(pair), HALF, eight))
+    b_h, b_v = _held(w_h, w_v, _eight_of_table(here, 6, HALF, pair, eight))
+    table = _eight_of_table(here, 5, HALF, pair, eight)
+    db_v = to_v * table[0] + d_same * c_v
+    db_h = to_v * table[1] + to_h * table[2] + d_same * c_h
+    dc_h += d_same * b_h
+    dc_v += d_same * b_v
+    to_v, to_h = _decay(b_v, b_h, table)
+    to_end = gl.convert_layout(_stack_eight(to_h.to(low), to_v.to(low), BLOCK), left)
+
+    # Within the chunk, bit by bit.
+    own = _mma(
+        gl.convert_layout(_stack_eight(c_h.to(low), c_v.to(low), BLOCK), left),
+        _turned(_stack_eight(b_h.to(low), b_v.to(low), BLOCK), right),
+        none,
+    )
+    for kind in gl.static_range(4):
+        differ = _bit(kind, mma)
+        reads = (t & (8 >> kind)) != 0
+        table = _eight_of_table(here, kind, HALF, pair, eight)
+        first, second = _decay(gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h), table)
+        first, second = first.to(low), second.to(low)
+        swapped = _stack_eight(second, first, BLOCK)
+        response = _mma(
+            gl.convert_layout(_stack_eight(first, second, BLOCK), left),
+            _turned(swapped, right),
+            none,
+        )
+        own = gl.where(differ, response, own)
+        d_response = gl.convert_layout(gl.where(differ, d_matrix, 0.0).to(low), left)
+        d_first, d_second = _unstack_eight(
+            _mma(d_response, gl.convert_layout(swapped, right), none), BLOCK, eight
+        )
+        d_one, d_two = d_first * table[0], d_first * table[1] + d_second * table[2]
+        if kind == 0:  # which registers read is known beforehand
+            dc_h = gl.where(reads, dc_h + d_one, dc_h)
+            dc_v = gl.where(reads, dc_v + d_two, dc_v)
+            db_v = gl.where(reads, db_v, db_v + d_one)
+            db_h = gl.where(reads, db_h, db_h + d_two)
+        else:
+            reading = gl.where(reads, 1.0, 0.0)
+            writing = gl.where(reads, 0.0, 1.0)
+            dc_h += reading * d_one
+            dc_v += reading * d_two
+            db_v += writing * d_one
+            db_h += writing * d_two
+
+    phi_h, phi_v, phi_vh = _eight_of_table(here, 6, HALF, pair, eight)
+    kind_of_weight: gl.constexpr = to_write.dtype.element_ty
+    gl.store(to_write, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
+    gl.store(to_write + 16, (phi_v * db_v).to(kind_of_weight), mask=stored)
+    w_h = _wide(_eight(room_wh.load(pair), HALF, eight))
+    w_v = _wide(_eight(room_wv.load(pair), HALF, eight))
+    _leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
+                BLOCK)  # fmt: skip
+    if HAS_BASE:  # noqa: SIM102
+        if slice_ < base_parts:  # known at run time only
+            dc_h += gl.load(to_read, mask=stored, other=0.0).to(gl.float32)
+            dc_v += gl.load(to_read + 16, mask=stored, other=0.0).to(gl.float32)
+    gl.store(to_read, dc_h.to(kind_of_weight), mask=stored)
+    gl.store(to_read + 16, dc_v.to(kind_of_weight), mask=stored)
+    return g, u, matrix + own, to_end, kept
 
 
 @gluon.jit
@@ -856,21 +948,22 @@ def fast_backward(
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    eight: gl.constexpr = _eight_layout(BLOCK)
     half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
     out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH)
-    sums: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
+    by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
     flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    sums_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     b, batch, first_variable, slice_, head, first_channel, segment = _program(
@@ -882,20 +975,19 @@ def fast_backward(
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
     v_out, t_out = _axis(0, BLOCK, out_rows), _axis(1, 16, out_rows)
-    v_pair, t_pair = _axis(0, BLOCK, pair), _axis(1, 16, pair)
+    v_eight, t_eight = _axis(0, BLOCK, eight), _axis(1, 16, eight)
     v_half = _axis(0, BLOCK, half)
-    n_half = _axis(1, 16, half)
     towards = 1
     if REVERSE:
         towards = -1
     x += b * x_batch + first_variable * x_variable + first_channel
+    # A pointer for each row: what a thread takes of it then lies at distances known beforehand.
     p_rows = _axis(2, WIDTH, rows)
-    row_x = v_rows * x_variable + t_rows * (towards * x_time) + p_rows
-    row_dy = v_rows * (time * channels) + t_rows * (towards * channels) + p_rows
+    x = x + (v_rows * x_variable + t_rows * (towards * x_time))
     write += b * write_batch + first_variable * write_variable
-    row_write = v_thin * write_variable + t_thin * (towards * write_time)
+    write = write + (v_thin * write_variable + t_thin * (towards * write_time))
     read += b * read_batch + first_variable * read_variable
-    row_read = v_thin * read_variable + t_thin * (towards * read_time)
+    read = read + (v_thin * read_variable + t_thin * (towards * read_time))
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     per_head = head_size // WIDTH
@@ -904,19 +996,22 @@ def fast_backward(
     anchors += ((part * batch + b) * heads + head) * (chunks + 1) * 48
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
+    d_y = d_y + (v_rows * (time * channels) + t_rows * (towards * channels))
     d_x += line * channels + first_channel
-    row_dx = v_out * (time * channels) + t_out * (towards * channels) + _axis(2, WIDTH, out_rows)
+    d_x = d_x + (v_out * (time * channels) + t_out * (towards * channels))
     d_write += (slice_ * batch * variables * time + line) * 32
+    d_write = d_write + v_eight * (time * 32)
     d_read += (slice_ * batch * variables * time + line) * 32
-    row_weights = v_pair * (time * 32) + t_pair * (towards * 32) + _axis(2, 16, pair)
-    row_end = n_half * channels + _axis(2, WIDTH, half)
+    d_read = d_read + v_eight * (time * 32)
+    row_weights = t_eight * (towards * 32) + _axis(2, 8, eight)
+    row_end = _axis(1, 8, half) * channels + _axis(2, WIDTH, half)
     states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
     v_flat = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
-    row_states = v_flat * ((chunks + 1) * (32 * WIDTH))
-    row_states = row_states + gl.arange(0, 32 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    states = states + v_flat * ((chunks + 1) * (32 * WIDTH))
+    row_states = gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
     keep_flat = v_flat < left_variables
     if HAS_SKIP:
-        d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, sums)
+        d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, by_lane)
     i_mma, j_mma = _axis(1, 16, mma), _axis(2, 16, mma)
     rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
     rooms_y = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
@@ -929,38 +1024,53 @@ def fast_backward(
     more_tables = gl.allocate_shared_memory(gl.float32, [4, 16, 16], table_room)
     last_table = gl.allocate_shared_memory(gl.float32, [1, 16, 16], table_room)
     here = (many_tables, more_tables, last_table)
-    room_state = gl.allocate_shared_memory(low, [BLOCK, 32, WIDTH], wide_room)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
-    room_0 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
-    room_1 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
-    room_2 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
-    room_3 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
-    room_4 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
-    room_5 = gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room)
+    room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    sums = (
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 32], sums_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
+    )
     pairing = (
-        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [2 * BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
+    )
+    other_pairing = (
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
     )
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     if HAS_END:
         corner = ((b * variables + first_variable) * segments + segment) * 32 * channels
         corner = d_end + corner + first_channel + (v_half * (segments * 32 * channels) + row_end)
-        g = gl.load(corner, mask=v_half < left_variables, other=0.0)
-        u = gl.load(corner + 16 * channels, mask=v_half < left_variables, other=0.0)
-        kept = gl.load(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states,
-                       mask=keep_flat, other=0.0)  # fmt: skip
-        g_low = _whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma)
-        before = _all_from_scratch(kept, BLOCK, WIDTH, right)
-        _pairing(g_low, before, pairing, BLOCK, WIDTH, mma)
+        inside = v_half < left_variables
+        g = gl.load(corner, mask=inside, other=0.0)
+        u = gl.load(corner + 16 * channels, mask=inside, other=0.0)
+        other_g = gl.load(corner + 8 * channels, mask=inside, other=0.0)
+        other_u = gl.load(corner + 24 * channels, mask=inside, other=0.0)
+        last = states + chunks.to(gl.int64) * (32 * WIDTH) + row_states
+        kept = gl.load(last, mask=keep_flat, other=0.0)
+        _pairing(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
+                 _eight_from_scratch(kept, BLOCK, WIDTH, right), pairing, BLOCK, mma)  # fmt: skip
+        kept = gl.load(last + 16 * WIDTH, mask=keep_flat, other=0.0)
+        _pairing(_whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
+                 _eight_from_scratch(kept, BLOCK, WIDTH, right), other_pairing, BLOCK,
+                 mma)  # fmt: skip
         if segment == segments - 1:
             _store_pairing(pairing, anchors + chunks * 48, BLOCK)
+            _store_pairing(other_pairing, anchors + chunks * 48 + 8, BLOCK)
     else:
-        g = gl.zeros([BLOCK, 16, WIDTH], gl.float32, half)
-        u = gl.zeros([BLOCK, 16, WIDTH], gl.float32, half)
+        g = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
+        u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
+        other_g = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
+        other_u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
     _fetch_split(here, tables + (last_chunk - 1) * (21 * 256), BLOCK)
     async_copy.commit_group()
+    kept = gl.load(states + (last_chunk - 1).to(gl.int64) * (32 * WIDTH) + row_states,
+                   mask=keep_flat, other=0.0)  # fmt: skip
     for visit in range(-1, last_chunk - first_chunk):
         ahead = last_chunk - 2 - visit
         t_ahead = ahead.to(gl.int64) * 16
@@ -977,151 +1087,83 @@ def fast_backward(
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
         room = (visit + 1) % 2
         if ahead >= first_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
-            copy(rooms_y.index(room), d_y + t_ahead * channels + row_dy, mask=keep_rows)
+            copy(rooms_x.index(room), x + t_ahead * x_time + p_rows, mask=keep_rows)
+            copy(rooms_y.index(room), d_y + t_ahead * channels + p_rows, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                        write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
+                        write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                        read + t_ahead * read_time + row_read, keep_thin, thin)  # fmt: skip
+                        read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             chunk = last_chunk - 1 - visit
-            kept = gl.load(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states,
-                           mask=keep_flat, other=0.0)  # fmt: skip
-            over = tables + chunk * (21 * 256) + (n_half + 12 * 256 + 240)
-            e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
+            at_states = states + chunk.to(gl.int64) * (32 * WIDTH) + row_states
             async_copy.wait_group(1)
             room = visit % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
+            weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
+                       rooms_cv.index(room))  # fmt: skip
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
             if REVERSE:
                 t = time - 1 - t
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-            none_of_pair = gl.zeros([BLOCK, 16, 32], gl.float32, mma)
             y_left = room_y.load(left)
             x_left = room_x.load(left)
             forth = _mma(y_left, _turned(x_left, right), none)
             back = _mma(x_left, _turned(y_left, right), none)
             d_matrix = gl.where(i_mma >= j_mma, forth, back)
             d_same = gl.sum(gl.where(i_mma == j_mma, forth, 0.0), 2)
-            d_same = gl.convert_layout(d_same, gl.SliceLayout(2, pair))[:, :, None]
-            c_h = _wide(rooms_ch.index(room).load(pair))
-            c_v = _wide(rooms_cv.index(room).load(pair))
-            w_h = _wide(rooms_wh.index(room).load(pair))
-            w_v = _wide(rooms_wv.index(room).load(pair))
-            b_h, b_v = _held(w_h, w_v, _split_table(here, 6, pair))
-
-            # From the state before the chunk.
-            before = _all_from_scratch(kept, BLOCK, WIDTH, right)
-            table = _split_table(here, 4, pair)
-            d_h, d_v = _unstack_all(_mma(y_left, before, none_of_pair), BLOCK, pair)
-            dc_h = d_h * table[0] + d_same * b_h
-            dc_v = d_h * table[1] + d_v * table[2] + d_same * b_v
-            from_h, from_v = _decay(c_h, c_v, table)
-            from_start = _turned(_stack_all(from_h.to(low), from_v.to(low), BLOCK), left)
-
-            # To the state after the chunk.
-            g_low = _whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma)
-            room_state.store(g_low)
-            table = _split_table(here, 5, pair)
-            d_h, d_v = _unstack_all(_mma(x_left, _turned(g_low, right), none_of_pair), BLOCK, pair)
-            db_v = d_v * table[0] + d_same * c_v
-            db_h = d_v * table[1] + d_h * table[2] + d_same * c_h
-
-            # The gradient of the state itself moves on to the chunk before.
-            state = _whole_all(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
-            state = _mma(from_start, room_y.load(right), state)
-            g, u = _parts_all(state, BLOCK, WIDTH, half)
-            _pairing(_whole_all(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, pairing,
-                     BLOCK, WIDTH, mma)  # fmt: skip
-
-            # Within the chunk, bit by bit.
-            matrix = _mma(
-                gl.convert_layout(_stack_all(c_h.to(low), c_v.to(low), BLOCK), left),
-                _turned(_stack_all(b_h.to(low), b_v.to(low), BLOCK), right),
-                none,
-            )
-            for kind in gl.static_range(4):
-                differ = _bit(kind, mma)
-                reads = (t_pair & (8 >> kind)) != 0
-                table = _split_table(here, kind, pair)
-                first, second = _decay(gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h), table)
-                first, second = first.to(low), second.to(low)
-                swapped = _stack_all(second, first, BLOCK)
-                response = _mma(
-                    gl.convert_layout(_stack_all(first, second, BLOCK), left),
-                    _turned(swapped, right),
-                    none,
-                )
-                matrix = gl.where(differ, response, matrix)
-                d_response = gl.convert_layout(gl.where(differ, d_matrix, 0.0).to(low), left)
-                d_first, d_second = _unstack_all(
-                    _mma(d_response, gl.convert_layout(swapped, right), none_of_pair), BLOCK, pair
-                )
-                d_one, d_two = d_first * table[0], d_first * table[1] + d_second * table[2]
-                reading = gl.where(reads, 1.0, 0.0)
-                writing = gl.where(reads, 0.0, 1.0)
-                dc_h += reading * d_one
-                dc_v += reading * d_two
-                db_v += writing * d_one
-                db_h += writing * d_two
+            d_same = gl.convert_layout(d_same, gl.SliceLayout(2, eight))[:, :, None]
+            over = tables + chunk * (21 * 256) + (12 * 256 + 240)
+            stored = (t_eight < left_times) & (v_eight < left_variables)
+            to_write = d_write + t * 32 + row_weights
+            to_read = d_read + t * 32 + row_weights
+            out = partial + chunk * (6 * 256)
+            g, u, matrix, to_end, kept = _half_of_chunk(
+                0, room_x, room_y, weights, here, kept, at_states + 16 * WIDTH, keep_flat, over,
+                g, u, d_matrix, d_same, none, room_g, pairing, sums, to_write, to_read, stored,
+                slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+            )  # fmt: skip
+            gl.thread_barrier()  # keeps the halves apart, whose registers would not fit together
+            _store_sums(sums, out, BLOCK)
+            other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
+                1, room_x, room_y, weights, here, kept, at_states - 32 * WIDTH,
+                keep_flat & (chunk > first_chunk), over, other_g, other_u, d_matrix, d_same, matrix,
+                room_u, other_pairing, sums, to_write + 8, to_read + 8, stored,
+                slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+            )  # fmt: skip
 
             # `matrix` is symmetric up to its diagonal: for the input its later times matter.
             later = gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0).to(low), left)
             d_out = room_y.load(right)
             d_in = _mma(later, d_out, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
-            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
-            to_end = gl.convert_layout(_stack_all(to_h.to(low), to_v.to(low), BLOCK), left)
-            d_in = _mma(to_end, room_state.load(right), d_in)
+            d_in = _mma(to_end, room_g.load(right), d_in)
+            d_in = _mma(other_to_end, room_u.load(right), d_in)
             if HAS_SKIP:
                 direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
                 d_in += direct * _wide(room_y.load(mma))
                 product = _wide(room_x.load(right) * d_out)
                 product = gl.sum(gl.sum(gl.reshape(product, [BLOCK, 2, 4, 2, WIDTH]), 3), 1)
-                d_direct += gl.convert_layout(product, sums)
+                d_direct += gl.convert_layout(product, by_lane)
             stored = (t_out < left_times) & (v_out < left_variables)
-            gl.store(d_x + t * channels + row_dx, gl.convert_layout(d_in.to(low), out_rows),
-                     mask=stored)  # fmt: skip
+            gl.store(d_x + t * channels + _axis(2, WIDTH, out_rows),
+                     gl.convert_layout(d_in.to(low), out_rows), mask=stored)  # fmt: skip
 
-            # What all variables share, steps and rates, by way of these sums.
-            w_h = _wide(rooms_wh.index(room).load(pair))
-            w_v = _wide(rooms_wv.index(room).load(pair))
-            room_0.store((w_h * db_h).to(low))
-            room_1.store((w_v * db_v).to(low))
-            room_2.store((w_h * db_v).to(low))
-            room_3.store((c_h * dc_h).to(low))
-            room_4.store((c_v * dc_v).to(low))
-            room_5.store((c_v * dc_h).to(low))
-            stored = (t_pair < left_times) & (v_pair < left_variables)
-            phi_h, phi_v, phi_vh = _split_table(here, 6, pair)
-            kind_of_weight: gl.constexpr = d_write.dtype.element_ty
-            to_write = d_write + t * 32 + row_weights
-            gl.store(to_write, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
-            gl.store(to_write + 16, (phi_v * db_v).to(kind_of_weight), mask=stored)
-            to_read = d_read + t * 32 + row_weights
-            if HAS_BASE:  # noqa: SIM102
-                if slice_ < base_parts:  # known at run time only
-                    dc_h += gl.load(to_read, mask=stored, other=0.0).to(gl.float32)
-                    dc_v += gl.load(to_read + 16, mask=stored, other=0.0).to(gl.float32)
-            gl.store(to_read, dc_h.to(kind_of_weight), mask=stored)
-            gl.store(to_read + 16, dc_v.to(kind_of_weight), mask=stored)
-            out = partial + chunk * (6 * 256)
-            _sum_variables(room_0, out, BLOCK)
-            _sum_variables(room_1, out + 256, BLOCK)
-            _sum_variables(room_2, out + 512, BLOCK)
-            _sum_variables(room_3, out + 768, BLOCK)
-            _sum_variables(room_4, out + 1024, BLOCK)
-            _sum_variables(room_5, out + 1280, BLOCK)
+            # What all variables share, steps and rates, by way of six sums.
+            _store_sums(sums, out + 8, BLOCK)
             _store_pairing(pairing, anchors + chunk * 48, BLOCK)
+            _store_pairing(other_pairing, anchors + chunk * 48 + 8, BLOCK)
             if chunk > first_chunk:
                 _fetch_split(here, tables + (chunk - 1) * (21 * 256), BLOCK)
             async_copy.commit_group()
     if segment == 0:
         corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
         corner = corner + (v_half * (32 * channels) + row_end)
-        gl.store(corner, g, mask=v_half < left_variables)
-        gl.store(corner + 16 * channels, u, mask=v_half < left_variables)
+        inside = v_half < left_variables
+        gl.store(corner, g, mask=inside)
+        gl.store(corner + 16 * channels, u, mask=inside)
+        gl.store(corner + 8 * channels, other_g, mask=inside)
+        gl.store(corner + 24 * channels, other_u, mask=inside)
     if HAS_SKIP:
         total = gl.sum(gl.sum(d_direct, 1), 0)
         gl.store(d_skip + gl.program_id(0).to(gl.int64) * WIDTH

@@ -15,7 +15,14 @@ from torch import Tensor
 from triton.runtime import driver
 
 from orderless.ops.triton import kernels, shared_kernels
-from orderless.ops.triton.tables import CHUNK, TABLES, fill_tables, sum_parts, sums_gradient
+from orderless.ops.triton.tables import (
+    CHUNK,
+    TABLES,
+    fill_factors,
+    fill_tables,
+    sum_parts,
+    sums_gradient,
+)
 
 # Variables in a program, which share its tables. Four are faster, and right in an emulation of the
 # kernels; they become the default once `pytest -m gpu tests/ops/triton` has passed on a GPU.
@@ -195,6 +202,19 @@ def _segment_states(
     return ends
 
 
+def _factors(
+    sizes: _Sizes, field_write: Tensor, tables: Tensor, kind: torch.dtype, reverse: bool
+) -> Tensor:
+    factors = tables.new_empty(sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, 32, dtype=kind)
+    field_write = field_write.flatten(2)
+    fill_factors[(sizes.batch * sizes.heads * sizes.chunks,)](
+        field_write, tables, factors, sizes.time, sizes.heads, sizes.chunks,
+        field_write.stride(0), field_write.stride(1),
+        STATES=sizes.states, REVERSE=reverse, num_warps=1,
+    )  # fmt: skip
+    return factors
+
+
 def _few_parts(parts: Tensor) -> Tensor:
     """One part in place of many, by a kernel of its own that fills the device."""
     if len(parts) <= FEW_PARTS:
@@ -229,11 +249,15 @@ def scan(
     What is shared is added to all states: either the response to `field`, or `shared` [B,T,2,N,D],
     given whole. `present` is [B,V,T] or [B,V,1].
     """
-    if field is not None and field_write is not None:
-        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
-        shared = trajectory(drive, step, rate_h, rate_v, rate_vh, None, reverse)
     sizes = _sizes(x, step, write)
     rates = (rate_h, rate_v, rate_vh)
+    fast = _is_fast(x, sizes)
+    # As a second input the field costs little; segments of time know of no second input.
+    beside = fast and sizes.segments == 1
+    if field is not None and field_write is not None and not beside:
+        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
+        shared = trajectory(drive, step, *rates, None, reverse)
+        field = None
     x, write, read = (_rows_contiguous(value) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else _rows_contiguous(gate)
@@ -244,17 +268,35 @@ def scan(
     if shared is not None:
         _readout(read, shared, None, present, y)
     end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
-    fast = _is_fast(x, sizes)
-    kernel = fast_kernels.fast_forward if fast else kernels.scan_forward
-    kernel[(sizes.rows * sizes.segments,)](
-        x, write, read, tables, start, y, skip, gate, present, y, end,
+    rest = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
         *_strides(x), *_strides(write), *_strides(read), *_strides(present), *_strides(gate),
-        **(sizes.fast_tile if fast else sizes.tile | {"PRECISION": _precision(x)}),
-        HAS_START=start is not None, HAS_BASE=shared is not None, HAS_SKIP=skip is not None,
-        HAS_GATE=gate is not None, HAS_PRESENT=present is not None, REVERSE=reverse,
     )  # fmt: skip
+    given: dict[str, Any] = {
+        "HAS_START": start is not None,
+        "HAS_BASE": shared is not None,
+        "HAS_SKIP": skip is not None,
+        "HAS_GATE": gate is not None,
+        "HAS_PRESENT": present is not None,
+        "REVERSE": reverse,
+    }
+    grid = (sizes.rows * sizes.segments,)
+    if fast:
+        factors = None
+        if field is not None and field_write is not None:
+            field = field.to(x.dtype).contiguous()
+            factors = _factors(sizes, field_write, tables, x.dtype, reverse)
+        fast_kernels.fast_forward[grid](
+            x, write, read, tables, start, y, field, factors, skip, gate, present, y, end, *rest,
+            BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
+            num_warps=sizes.block,
+        )  # fmt: skip
+    else:
+        kernels.scan_forward[grid](
+            x, write, read, tables, start, y, skip, gate, present, y, end, *rest,
+            **sizes.tile, **given, PRECISION=_precision(x),
+        )  # fmt: skip
     if shared is not None:
         end += shared[:, None, 0 if reverse else -1]
     return y, end
@@ -337,9 +379,8 @@ def scan_backward(
     d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    kind = x.dtype if fast else torch.float32
     sums = tables.new_empty(
-        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded, dtype=kind
+        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded
     )
     borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
     kernel = fast_kernels.fast_backward if fast else kernels.scan_backward

@@ -108,6 +108,57 @@ def fill_tables(
 
 
 @triton.jit
+def fill_factors(
+    field_write,
+    tables,
+    factors,
+    time,
+    heads,
+    chunks,
+    write_batch,
+    write_time,
+    STATES: tl.constexpr,
+    REVERSE: tl.constexpr,
+):
+    """What the write of the field becomes in each table, for kernels with 16 states.
+
+    factors [B, H, chunk, 6, 16, 32]: tables 0..3 (zero where a time reads), the held write itself,
+    and table 5. A row has (h, v) of states 0..7, then of states 8..15. One program per (batch,
+    head, chunk).
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    chunk = pid % chunks
+    b = pid // (chunks * heads)
+    row, n = tl.arange(0, 16)[:, None], tl.arange(0, STATES)[None, :]
+    t = chunk * 16 + row
+    inside = t < time
+    if REVERSE:
+        t = time - 1 - t
+    at = field_write + b * write_batch + t * write_time + n
+    w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+    w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
+    size: tl.constexpr = 16 * STATES
+    source = tables + pid * (21 * size) + row * STATES + n
+    phi_h, phi_v = tl.load(source + 18 * size), tl.load(source + 19 * size)
+    b_h, b_v = phi_h * w_h, phi_v * w_v + tl.load(source + 20 * size) * w_h
+    out = factors + pid * (6 * 512) + row * 32 + (n // 8) * 16 + n % 8
+    kept = factors.dtype.element_ty
+    for kind in tl.static_range(6):
+        if kind == 4:
+            to_h, to_v = b_h, b_v
+        else:
+            e1 = tl.load(source + (kind * 3) * size)
+            evh = tl.load(source + (kind * 3 + 1) * size)
+            e2 = tl.load(source + (kind * 3 + 2) * size)
+            to_v, to_h = b_v * e1 + b_h * evh, b_h * e2
+            if kind < 4:
+                writes = (row & (8 >> kind)) == 0
+                to_h, to_v = tl.where(writes, to_h, 0.0), tl.where(writes, to_v, 0.0)
+        tl.store(out + kind * 512, to_h.to(kept))
+        tl.store(out + kind * 512 + 8, to_v.to(kept))
+
+
+@triton.jit
 def sum_parts(parts, total, count, size, BLOCK: tl.constexpr):
     """total = the sum of `count` arrays of `size`, in float32 and always in the same order."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
