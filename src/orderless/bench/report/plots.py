@@ -12,6 +12,7 @@ from orderless.bench.grid import Grid, Row
 from orderless.bench.published import THE_PAPER
 
 MOST_ROWS = 20
+FARTHEST = 1.6
 
 
 def draw(grid: Grid) -> str:
@@ -62,26 +63,34 @@ def _draw_lines(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
 
 
 def _draw_marks(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
+    """Errors as multiples of the least in their row, so that rows of any size share an axis."""
+    errors = not grid.metric.higher_is_better
     shown = set()
     for height, row in enumerate(rows):
-        for number, column in enumerate(grid.columns):
-            value = row.figures[column].value
-            if value is None:
-                continue
-            ours = column in grid.measured
+        values = {c: v for c in grid.columns if (v := row.figures[c].value) is not None}
+        least = min(values.values())
+        relative = errors and least > 0
+        for column, value in values.items():
+            place = min(value / least, FARTHEST) if relative else value
+            ours, paper = column in grid.measured, column == THE_PAPER
+            beyond = relative and place == FARTHEST
             axes.plot(
-                value,
+                place,
                 height,
-                marker="o" if ours else "D" if column == THE_PAPER else "|",
-                color=f"C{number}" if ours else "black" if column == THE_PAPER else "0.7",
+                marker=">" if beyond else "o" if ours else "D" if paper else "|",
+                color=f"C{grid.columns.index(column)}" if ours else "black" if paper else "0.7",
                 fillstyle="full" if ours else "none",
                 linestyle="none",
-                zorder=2 if ours or column == THE_PAPER else 1,
+                zorder=2 if ours or paper else 1,
                 label=_label(grid, column, shown),
+                clip_on=False,
             )
+    if errors:
+        axes.set_xlim(0.98, FARTHEST)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel(grid.metric.label)
+    beyond = f", as a multiple of the least in its row; triangles lie beyond {FARTHEST}"
+    axes.set_xlabel(grid.metric.label + (beyond if errors else ""))
     axes.grid(axis="y", color="0.92")
 
 
