@@ -220,3 +220,15 @@ def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
 
 def test_a_drift_is_printed_with_its_power_of_ten():
     assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"
+
+
+def test_a_result_of_another_setting_is_counted_and_named(folder, tmp_path):
+    (cell, *_) = [c for c in TABLES["long-term"].cells("fair", (0,)) if c.model == "ridge"]
+    result = Outcome((SeedResult(0, {"mse": 1.0, "mae": 1.0}),), "sha256:0")
+    write_result(cell, result, tmp_path)
+    assert not any(
+        "setting" in note for note in build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
+    )
+    write_result(replace(cell, options=(("look_backs", (5,)),)), result, tmp_path)
+    notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
+    assert any(f"the first of them {cell.name}" in note for note in notes)

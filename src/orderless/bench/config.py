@@ -1,6 +1,7 @@
 """One cell of a table, completely described."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -45,7 +46,7 @@ class CellConfig:
     @property
     def file_name(self) -> str:
         """The name of its result within the folder of the table."""
-        return self.name.replace("/", "-").replace(" ", "_") + ".json"
+        return re.sub(r"[^\w.-]", "_", self.name.replace("/", "-")) + ".json"
 
     @property
     def settings(self) -> dict[str, Any]:

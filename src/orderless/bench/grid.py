@@ -139,12 +139,24 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
             words = f"{budget['epochs']} epochs of {steps} steps"
             budgets.setdefault(cell.model, set()).add(words)
     trained = [f"{model}: at most {' or '.join(sorted(each))}" for model, each in budgets.items()]
+    older = [cell.name for cell, result in results.items() if _is_older(cell, result)]
+    if older:
+        trained.append(
+            f"{len(older)} cells were run in another setting than the table has now, the first of "
+            f"them {older[0]}; `orderless bench run` runs them again."
+        )
     devices: dict[str, int] = {}
     for result in results.values():
         device = str(result.machine["device"])
         devices[device] = devices.get(device, 0) + 1
     machines = ", ".join(f"{count} on {device}" for device, count in sorted(devices.items()))
     return [*sorted(notes), *trained, *([f"Cells: {machines}."] if machines else [])]
+
+
+def _is_older(cell: CellConfig, result: CellResult) -> bool:
+    """Whether a result is of other options; seeds and budgets are printed, and may differ."""
+    asked, had = cell.to_json()["options"], dict(result.config["options"])
+    return {**asked, "budget": None} != {**had, "budget": None}
 
 
 def _absent_note(absent: Sequence[str], table: Table) -> list[str]:
