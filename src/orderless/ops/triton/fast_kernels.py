@@ -338,11 +338,12 @@ def fast_forward(
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     pair: gl.constexpr = _whole_pair_layout(BLOCK)
     part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
-    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
+    # Results in float32 lie in whole sectors as they are.
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH) if wide == 8 else mma
     rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
     common: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [1, BLOCK, 1],
                                             [2, 1, 0])  # fmt: skip
@@ -790,8 +791,8 @@ def _diagonal(product, layout: gl.constexpr):
 
 
 @gluon.jit
-def _pairing(g, h, rooms, BLOCK: gl.constexpr, mma: gl.constexpr):
-    """Leave the sums over channels of gradient times state: (h, h), (v, v) and (v, h)."""
+def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart."""
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     quarter: gl.constexpr = _block_layout(BLOCK)
     product = _mma(gl.convert_layout(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
@@ -799,26 +800,16 @@ def _pairing(g, h, rooms, BLOCK: gl.constexpr, mma: gl.constexpr):
     from_h, from_v = gl.split(product)
     hh, hv = gl.split(from_h)
     vh, vv = gl.split(from_v)
-    room_hh, room_vv, room_vh = rooms
-    room_hh.store(_diagonal(hh, quarter))
-    room_vv.store(_diagonal(vv, quarter))
-    room_vh.store(_diagonal(vh, quarter))
-
-
-@gluon.jit
-def _store_pairing(rooms, out, BLOCK: gl.constexpr):
-    """Three rows, 16 apart, of eight states: (h, h), (v, v), (v, h)."""
-    spread: gl.constexpr = gl.BlockedLayout([BLOCK, 1], [1, 32], [1, BLOCK], [1, 0])
-    i = gl.arange(0, 8, gl.SliceLayout(0, spread))
-    for row in gl.static_range(3):
-        gl.store(out + (row * 16 + i), gl.sum(rooms[row].load(spread), 0))
+    gl.store(out, _diagonal(hh, quarter), mask=keep)
+    gl.store(out + 16, _diagonal(vv, quarter), mask=keep)
+    gl.store(out + 32, _diagonal(vh, quarter), mask=keep)
 
 
 @gluon.jit
 def _half_of_chunk(
     HALF: gl.constexpr, room_x, room_y, weights, here, kept, following, keep_following, over, g, u,
-    d_matrix, d_same, matrix, room_state, pairing, sums, to_write, to_read, stored, slice_,
-    base_parts,
+    d_matrix, d_same, matrix, room_state, border, keep_border, sums, to_write, to_read, stored,
+    slice_, base_parts,
     HAS_BASE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """What eight states have to do with a chunk.
@@ -858,7 +849,8 @@ def _half_of_chunk(
     e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
     state = _whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
     g, u = _parts_eight(_mma(from_start, room_y.load(right), state), BLOCK, WIDTH, part)
-    _pairing(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, pairing, BLOCK, mma)
+    _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
+                  keep_border, BLOCK, mma)  # fmt: skip
 
     kept = gl.load(following, mask=keep_following, other=0.0)
     w_h = _wide(_eight(room_wh.load(pair), HALF, eight))
@@ -929,7 +921,7 @@ def _half_of_chunk(
 @gluon.jit
 def fast_backward(
     x, write, read, tables, states, skip, present, d_y, d_end,
-    d_x, d_write, d_read, d_start, d_skip, partial, anchors,
+    d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -950,13 +942,14 @@ def fast_backward(
     pair: gl.constexpr = _whole_pair_layout(BLOCK)
     eight: gl.constexpr = _eight_layout(BLOCK)
     half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
-    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH)
     by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
     flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
+    # Results in float32 lie in whole sectors as they are.
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH) if wide == 8 else mma
     rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
@@ -964,7 +957,6 @@ def fast_backward(
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
     sums_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
-    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     b, batch, first_variable, slice_, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
@@ -993,7 +985,15 @@ def fast_backward(
     per_head = head_size // WIDTH
     part = (first_variable // BLOCK) * per_head + slice_ % per_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
-    anchors += ((part * batch + b) * heads + head) * (chunks + 1) * 48
+    # Borders have a part for each variable, not for each block.
+    quarter: gl.constexpr = gl.SliceLayout(2, _block_layout(BLOCK))
+    v_border = gl.arange(0, BLOCK, gl.SliceLayout(1, quarter))[:, None]
+    keep_border = v_border < left_variables
+    borders += ((first_variable * per_head + slice_ % per_head) * batch + b) * heads * (
+        chunks + 1
+    ) * 48 + head * (chunks + 1) * 48
+    borders = borders + v_border * (per_head * batch * heads * (chunks + 1) * 48)
+    borders = borders + gl.arange(0, 8, gl.SliceLayout(0, quarter))[None, :]
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_y = d_y + (v_rows * (time * channels) + t_rows * (towards * channels))
@@ -1031,16 +1031,6 @@ def fast_backward(
         gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 32], sums_room),
         gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], table_room),
     )
-    pairing = (
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-    )
-    other_pairing = (
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-        gl.allocate_shared_memory(gl.float32, [BLOCK, 8], plain_room),
-    )
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     if HAS_END:
@@ -1053,15 +1043,15 @@ def fast_backward(
         other_u = gl.load(corner + 24 * channels, mask=inside, other=0.0)
         last = states + chunks.to(gl.int64) * (32 * WIDTH) + row_states
         kept = gl.load(last, mask=keep_flat, other=0.0)
-        _pairing(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
-                 _eight_from_scratch(kept, BLOCK, WIDTH, right), pairing, BLOCK, mma)  # fmt: skip
+        last_border = borders + chunks * 48
+        keep_last = keep_border & (segment == segments - 1)
+        _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
+                      _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border, keep_last,
+                      BLOCK, mma)  # fmt: skip
         kept = gl.load(last + 16 * WIDTH, mask=keep_flat, other=0.0)
-        _pairing(_whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
-                 _eight_from_scratch(kept, BLOCK, WIDTH, right), other_pairing, BLOCK,
-                 mma)  # fmt: skip
-        if segment == segments - 1:
-            _store_pairing(pairing, anchors + chunks * 48, BLOCK)
-            _store_pairing(other_pairing, anchors + chunks * 48 + 8, BLOCK)
+        _store_border(_whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
+                      _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border + 8, keep_last,
+                      BLOCK, mma)  # fmt: skip
     else:
         g = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
         u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
@@ -1119,17 +1109,18 @@ def fast_backward(
             to_write = d_write + t * 32 + row_weights
             to_read = d_read + t * 32 + row_weights
             out = partial + chunk * (6 * 256)
+            border = borders + chunk * 48
             g, u, matrix, to_end, kept = _half_of_chunk(
                 0, room_x, room_y, weights, here, kept, at_states + 16 * WIDTH, keep_flat, over,
-                g, u, d_matrix, d_same, none, room_g, pairing, sums, to_write, to_read, stored,
-                slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+                g, u, d_matrix, d_same, none, room_g, border, keep_border, sums, to_write, to_read,
+                stored, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
             gl.thread_barrier()  # keeps the halves apart, whose registers would not fit together
             _store_sums(sums, out, BLOCK)
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
                 1, room_x, room_y, weights, here, kept, at_states - 32 * WIDTH,
                 keep_flat & (chunk > first_chunk), over, other_g, other_u, d_matrix, d_same, matrix,
-                room_u, other_pairing, sums, to_write + 8, to_read + 8, stored,
+                room_u, border + 8, keep_border, sums, to_write + 8, to_read + 8, stored,
                 slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
 
@@ -1151,8 +1142,6 @@ def fast_backward(
 
             # What all variables share, steps and rates, by way of six sums.
             _store_sums(sums, out + 8, BLOCK)
-            _store_pairing(pairing, anchors + chunk * 48, BLOCK)
-            _store_pairing(other_pairing, anchors + chunk * 48 + 8, BLOCK)
             if chunk > first_chunk:
                 _fetch_split(here, tables + (chunk - 1) * (21 * 256), BLOCK)
             async_copy.commit_group()

@@ -382,6 +382,8 @@ def scan_backward(
     sums = tables.new_empty(
         parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded
     )
+    if fast:
+        parts = sizes.variables * sizes.slices_of_head
     borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
     kernel = fast_kernels.fast_backward if fast else kernels.scan_backward
     tile = sizes.tile
