@@ -19,6 +19,7 @@ from orderless.bench.registry import (
     find_table,
 )
 from orderless.bench.report import write_report
+from orderless.bench.report.overview import standings
 from orderless.bench.report.plots import draw
 from orderless.bench.report.words import lines_below, remarks, words_of
 from orderless.cli import main
@@ -232,3 +233,16 @@ def test_a_result_of_another_setting_is_counted_and_named(folder, tmp_path):
     write_result(replace(cell, options=(("look_backs", (5,)),)), result, tmp_path)
     notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
     assert any(f"the first of them {cell.name}" in note for note in notes)
+
+
+def test_the_overview_compares_on_the_same_rows(folder, tmp_path):
+    for setting, ours, ridge in (("96", 0.36, 0.37), ("192", 0.40, 0.41)):
+        write(tmp_path, "long-term", "ETTh1", "orderless", "paper", ours, setting=setting)
+        write(tmp_path, "long-term", "ETTh1", "orderless uncoupled", "paper", 0.1, setting=setting)
+        write(tmp_path, "long-term", "ETTh1", "ridge", "paper", ridge, setting=setting)
+    write(tmp_path, "long-term", "ETTh1", "naive", "paper", 0.0, setting="96")
+    (standing,) = standings([build_grid(TABLES["long-term"], "paper", MSE, tmp_path)])
+    # Naive lacks a row, and what is ours too is no baseline; the paper has .365 and .407.
+    assert standing.entries[1:5] == ["2", "0.380", "ridge 0.390", "0.386"]
+    assert not standings([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
+    assert "ridge 0.390" in write_report(tmp_path)[0].read_text()

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from orderless.bench.grid import Grid, Row
+from orderless.bench.report.overview import HEAD, standings
 from orderless.bench.report.words import (
     FIRSTS,
     INTRODUCTION,
@@ -18,6 +19,9 @@ from orderless.bench.report.words import (
 def write_markdown(grids: Sequence[Grid]) -> str:
     """All grids, each with its source and remarks."""
     parts = [f"# {TITLE}", INTRODUCTION]
+    lines = [_line(one.entries) for one in standings(grids)]
+    if lines:
+        parts.append("\n".join([_line(HEAD), _line(["---", *["---:"] * (len(HEAD) - 1)]), *lines]))
     for grid in grids:
         parts += [f"## {heading(grid)}", rule(grid), _table(grid)]
         if grid.source:

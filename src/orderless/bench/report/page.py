@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 
 from orderless.bench.grid import Grid, Row
+from orderless.bench.report.overview import HEAD, standings
 from orderless.bench.report.plots import draw
 from orderless.bench.report.words import (
     FIRSTS,
@@ -53,10 +54,23 @@ def write_page(grids: Sequence[Grid]) -> str:
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width">'
         f"<title>{TITLE}</title><style>{STYLE}</style></head>\n<body>\n<h1>{TITLE}</h1>\n"
-        f"<p>{_text(INTRODUCTION)}</p>\n<ul>{links}</ul>\n"
+        f"<p>{_text(INTRODUCTION)}</p>\n{_overview(grids)}<ul>{links}</ul>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"
     )
+
+
+def _overview(grids: Sequence[Grid]) -> str:
+    found = standings(grids)
+    if not found:
+        return ""
+    head = "".join(f"<th>{word}</th>" for word in HEAD)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_text(entry)}</td>" for entry in one.entries) + "</tr>"
+        for one in found
+    )
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'
 
 
 def _table(grid: Grid) -> str:
