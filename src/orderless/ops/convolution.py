@@ -24,7 +24,7 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     read = r.read.squeeze(2).unbind(2)
 
     # One tick has passed when the first entry is read.
-    h, v = r.state.unflatten(-1, (heads, -1)).unbind(2)
+    h, v = r.initial_state().unflatten(-1, (heads, -1)).unbind(2)
     ahead = Block(*(part[:, 1:] for part in decay))
     y = torch.einsum("bvn,bthn,bvnhp->bvthp", read[0], ahead.h, h)
     y = y + torch.einsum("bvn,bthn,bvnhp->bvthp", read[1], ahead.vh, h)

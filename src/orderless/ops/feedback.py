@@ -21,7 +21,7 @@ CHUNK = 16  # times solved together; the work per time grows with it, the number
 
 def mean_mode(r: Recurrence, mean: Mean) -> tuple[Tensor, Tensor]:
     """What m - (mean of g) adds to the outputs [B,V,T,D], and to the last state [B,1,2,N,D]."""
-    own = (r.x, r.step, r.write, r.read, r.state)
+    own = (r.x, r.step, r.write, r.read, r.initial_state())
     y, last = _MeanMode.apply(*own, mean.weight, *mean.generator, *r.generator, *(r.field or ()))
     return y, last
 

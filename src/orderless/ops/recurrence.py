@@ -33,8 +33,8 @@ class Mean(NamedTuple):
 class Recurrence(NamedTuple):
     """What remains when masks, direction, skip and gate are dealt with; one dtype throughout.
 
-    x [B,V,T,D]; step [B,T,H]; write, read [B,V,T,2,N]; state [B,V,2,N,D]. `step`, `write`, `read`
-    and the field's write may have a time axis of size 1.
+    x [B,V,T,D]; step [B,T,H]; write, read [B,V,T,2,N]; state [B,V,2,N,D], or None for zeros.
+    `step`, `write`, `read` and the field's write may have a time axis of size 1.
     """
 
     x: Tensor
@@ -42,9 +42,16 @@ class Recurrence(NamedTuple):
     generator: Generator
     write: Tensor
     read: Tensor
-    state: Tensor
+    state: Tensor | None
     field: Field | None
     mean: Mean | None
+
+    def initial_state(self) -> Tensor:
+        """The state, or zeros where none was given."""
+        if self.state is not None:
+            return self.state
+        batch, variables, _, channels = self.x.shape
+        return self.x.new_zeros(batch, variables, 2, self.write.shape[-1], channels)
 
 
 Solve = Callable[[Recurrence], tuple[Tensor, Tensor]]
@@ -58,7 +65,7 @@ def run_plain(call: ScanCall, solve: Solve) -> tuple[Tensor, Tensor]:
     if call.reverse:
         y = y.flip(2)
     if call.skip is not None:
-        y = y + call.skip.to(y) * x.to(y)
+        y = torch.addcmul(y, call.skip.to(y), x.to(y))
     if call.gate is not None:
         y = y * silu(keep(call.gate, present).to(y))
     if present is not None:
@@ -96,11 +103,9 @@ def _recurrence(call: ScanCall, x: Tensor, present: Tensor | None) -> Recurrence
     )
 
 
-def _initial_state(call: ScanCall) -> Tensor:
-    batch, variables, _, channels = call.x.shape
+def _initial_state(call: ScanCall) -> Tensor | None:
     if call.state is None:
-        size = (batch, variables, 2, call.write.shape[-1], channels)
-        return call.x.new_zeros(size, dtype=call.state_dtype)
+        return None
     state = call.state.to(call.state_dtype)
     # A non-member's state comes back untouched, but must not reach the mean: it may hold NaN.
     return state if call.members is None else torch.where(_over_state(call.members), state, 0.0)

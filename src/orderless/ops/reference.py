@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from orderless.ops.recurrence import Recurrence
-from orderless.ops.zero_order_hold import Block, Generator, transition_and_hold
+from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
 Pair = tuple[Tensor, Tensor]  # (h_h, h_v), each [B,V,N,H,P] with D = H P
 
@@ -24,10 +24,8 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     own = _coefficients(r.generator, r.step)
     mean = None if r.mean is None else _coefficients(r.mean.generator, r.step)
 
-    h: Pair = (
-        r.state[:, :, 0].unflatten(-1, (heads, -1)),
-        r.state[:, :, 1].unflatten(-1, (heads, -1)),
-    )
+    start_h, start_v = r.initial_state().unflatten(-1, (heads, -1)).unbind(2)
+    h: Pair = (start_h, start_v)
     outputs = []
     for t in range(time):
         u = _times(_at(r.write, 2, t), x[:, :, t])
@@ -58,7 +56,7 @@ def _coefficients(generator: Generator, step: Tensor) -> tuple[Block, Block]:
     def over_variables(block: Block) -> Block:
         return Block(*(part.transpose(-1, -2)[:, :, None, :, :, None] for part in block))
 
-    e, phi = transition_and_hold(generator, step)
+    e, phi = transition(generator, step), hold(generator, step)
     return over_variables(e), over_variables(phi)
 
 

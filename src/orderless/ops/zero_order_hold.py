@@ -5,14 +5,17 @@ Out: exp(A span), and the integral of exp(A s) over [0, span]; both are lower-tr
 
 The textbook formulas divide by (h - v) and lose every digit where the two rates meet, which is
 where training starts. Here each entry is a divided difference of exp, evaluated without
-cancellation; derivation in docs/concepts/recurrence.md.
+cancellation; derivation in docs/concepts/recurrence.md. Derivatives are written out: they need the
+same care as the values, and autograd would take several times as many operations.
 """
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+NEAR = 0.5  # |rate * span| below which a difference of exponentials is taken from its series
+TINY = 1e-20  # keeps a gap between rates from being 0; changes no digit of any other gap
 
 
 class Generator(NamedTuple):
@@ -33,96 +36,162 @@ class Block(NamedTuple):
 
 def transition(generator: Generator, span: Tensor) -> Block:
     """exp(A span), the block that carries a state over `span` [..., head]."""
-    span = span.unsqueeze(-1)
-    return _transition(generator, span, _crossing(generator, span))
+    return _as_block(_Transition, generator, span)
 
 
 def hold(generator: Generator, span: Tensor) -> Block:
     """The integral of exp(A s) over [0, span]: what an input held over `span` [..., head] adds."""
-    return transition_and_hold(generator, span)[1]
-
-
-def transition_and_hold(generator: Generator, span: Tensor) -> tuple[Block, Block]:
-    """Both, in less time than one after the other."""
-    span = span.unsqueeze(-1)
-    crossing = _crossing(generator, span)
-    held_h, held_v = integral(generator.h, span), integral(generator.v, span)
-    held_vh = generator.vh * _crossing_integral(generator, span, crossing, held_h, held_v)
-    return _transition(generator, span, crossing), Block(held_h, held_v, held_vh)
-
-
-def _transition(generator: Generator, span: Tensor, crossing: Tensor) -> Block:
-    h, v, vh = generator
-    return Block(torch.exp(h * span), torch.exp(v * span), vh * crossing)
-
-
-# Each of the three functions below has a branch near zero, a series in span * rate, and a branch
-# away from it that divides by rates alone. So the derivative by the span, which is the integrand,
-# comes out as accurate as the value: s * f(rate * s) would lose it where f decays like 1 / s.
+    return _as_block(_Hold, generator, span)
 
 
 def integral(rate: Tensor, span: Tensor) -> Tensor:
-    """(exp(rate span) - 1) / rate, the integral of exp(rate s)."""
-    x = rate * span
-    near = x.abs() < 0.5
-    series = _series_exprel(torch.where(near, x, 0.0))
-    return torch.where(near, span * series, (torch.exp(torch.where(near, -1.0, x)) - 1) / rate)
+    """(exp(rate span) - 1) / rate, the integral of exp(rate s) over [0, span]."""
+    return torch.expm1(rate * span) / rate
 
 
-def _crossing(generator: Generator, span: Tensor) -> Tensor:
-    """(exp(h span) - exp(v span)) / (h - v), and span exp(h span) where h = v."""
-    x, y = generator.h * span, generator.v * span
-    gap = (x - y).abs()
-    near = gap < 1.0
-    half_gap = torch.where(near, 0.5 * (x - y), 0.0)
-    around = span * torch.exp(0.5 * (x + y)) * _series_sinhc(half_gap * half_gap)
-    rate_gap = torch.where(near, 1.0, (generator.h - generator.v).abs())
-    grown = 1 - torch.exp(-torch.where(near, 1.0, gap))
-    return torch.where(near, around, torch.exp(torch.maximum(x, y)) * grown / rate_gap)
+def _as_block(function: type, generator: Generator, span: Tensor) -> Block:
+    entries = function.apply(*generator, span.unsqueeze(-1))  # [..., head, 3 state, 1]
+    return Block(*entries.squeeze(-1).tensor_split(3, -1))
 
 
-def _crossing_integral(
-    generator: Generator, span: Tensor, crossing: Tensor, held_h: Tensor, held_v: Tensor
-) -> Tensor:
-    """The integral of `_crossing` over [0, span]: span^2 exp[0, h span, v span]."""
-    # (crossing - integral of the slow mode) / (rate of the fast mode) subtracts numbers that
-    # differ once the fast mode has moved; before that the Taylor series is short.
-    h_is_slow = generator.h.abs() < generator.v.abs()
-    slow = torch.where(h_is_slow, generator.h, generator.v)
-    fast = torch.where(h_is_slow, generator.v, generator.h)
-    near = (fast * span).abs() < 1.0
-    x, y = (torch.where(near, rate * span, 0.0) for rate in (slow, fast))
-    moved = (crossing - torch.where(h_is_slow, held_h, held_v)) / fast
-    return torch.where(near, span * span * _series_from_zero(x, y), moved)
+class _Transition(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *inputs):
+        ctx.save_for_backward(*inputs)
+        return Spans(Generator(*inputs[:3]), inputs[3]).transition()
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        *generator, span = ctx.saved_tensors
+        return Spans(Generator(*generator), span).transition_gradient(*gradients)
 
 
-def _terms(dtype: torch.dtype, for_float32: int, for_float64: int) -> int:
-    return for_float64 if dtype == torch.float64 else for_float32
+class _Hold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *inputs):
+        ctx.save_for_backward(*inputs)
+        return Spans(Generator(*inputs[:3]), inputs[3]).hold()
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        *generator, span = ctx.saved_tensors
+        spans = Spans(Generator(*generator), span)
+        spans.hold()
+        return spans.hold_gradient(*gradients)
 
 
-def _horner(z: Tensor, coefficients: list[float]) -> Tensor:
-    total = torch.full_like(z, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total = total * z + coefficient
-    return total
+class Spans:
+    """exp(A s) and its integral over spans [..., head, time], none of them negative.
+
+    Both are [..., head, 3 state, time]: the entries h, then v, then vh of every block.
+    """
+
+    def __init__(self, generator: Generator, span: Tensor):
+        self.h, self.v, self.vh = (part.unsqueeze(-1) for part in generator)  # [head, state, 1]
+        self.span = span.unsqueeze(-2)
+        self.slow, self.fast = torch.maximum(self.h, self.v), torch.minimum(self.h, self.v)
+        # The third rate is the gap. With it what crosses, (exp(h s) - exp(v s)) / (h - v), is
+        # exp(slow s) times the integral of exp(gap s): nothing cancels.
+        self.rates = torch.cat((self.h, self.v, self.fast - self.slow - TINY), -2)
+        self.x = self.rates * self.span
+        self.exp, self.integrals = torch.exp(self.x), torch.expm1(self.x).div_(self.rates)
+        e_h, e_v, _ = _thirds(self.exp)
+        self.e_slow = torch.maximum(e_h, e_v)
+        self.crossing = self.e_slow * _thirds(self.integrals)[2]
+
+    def transition(self) -> Tensor:
+        """exp(A s)."""
+        return _replace_third(self.exp, self.vh * self.crossing)
+
+    def hold(self) -> Tensor:
+        """The integral of exp(A s)."""
+        held_h, held_v, _ = _thirds(self.integrals)
+        # `crossing` integrated: what the fast mode has moved by, and before it moves a series.
+        moved = (self.crossing - torch.maximum(held_h, held_v)).div_(self.fast)
+        self.near = _is_near(self.fast * self.span)
+        series = self._series(_crossing_series(self.slow, self.fast)[0])
+        self.crossing_integral = torch.lerp(moved, series, self.near)
+        return _replace_third(self.integrals, self.vh * self.crossing_integral)
+
+    def transition_gradient(self, d: Tensor) -> tuple[Tensor, ...]:
+        """By h, v, vh and the span, from the gradient of `transition`."""
+        over_gap = (_thirds(z)[2] for z in (self.rates, self.exp, self.integrals))
+        by_fast = self.e_slow * self._moments(*over_gap)
+        by_slow = torch.addcmul(-by_fast, self.span, self.crossing)
+        slope = self.vh * torch.addcmul(_thirds(self.exp)[0], self.v, self.crossing)
+        slope = _replace_third(self.rates * self.exp, slope)
+        by_entry = _replace_third(self.span * self.exp, self.crossing)
+        return self._gradient(d, by_entry, by_slow, by_fast, slope)
+
+    def hold_gradient(self, d: Tensor) -> tuple[Tensor, ...]:
+        """By h, v, vh and the span, from the gradient of `hold`, which comes first."""
+        moments = self._moments(self.rates, self.exp, self.integrals)
+        by_h, by_v, by_gap = _thirds(moments)
+        # By the slow and by the fast rate, first of `crossing`, then of its integral.
+        by_fast = self.e_slow * by_gap
+        by_slow = torch.addcmul(-by_fast, self.span, self.crossing)
+        by_slow = (by_slow - torch.maximum(by_h, by_v)).div_(self.fast)
+        by_fast = (by_fast - self.crossing_integral).div_(self.fast)
+        _, near_slow, near_fast = map(self._series, _crossing_series(self.slow, self.fast))
+        by_slow = torch.lerp(by_slow, near_slow, self.near)
+        by_fast = torch.lerp(by_fast, near_fast, self.near)
+        by_entry = _replace_third(moments, self.crossing_integral)
+        return self._gradient(d, by_entry, by_slow, by_fast, self.transition())
+
+    def _gradient(
+        self, d: Tensor, by_entry: Tensor, by_slow: Tensor, by_fast: Tensor, slope: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Each entry h, v by its own rate and vh by itself; vh also by both rates."""
+        dcrossing = self.vh * _thirds(d)[2]
+        terms = torch.cat((d * by_entry, dcrossing * by_slow, dcrossing * by_fast), -2)
+        terms = terms.flatten(0, -4).sum(0) if terms.dim() > 3 else terms
+        h, v, vh, slow, fast = terms.sum(-1).tensor_split(5, -1)
+        h_is_slow = (self.h > self.v).squeeze(-1)
+        h = h + torch.where(h_is_slow, slow, fast)
+        v = v + torch.where(h_is_slow, fast, slow)
+        return h, v, vh, (d * slope).sum(-2)
+
+    def _moments(self, rate: Tensor, exp: Tensor, integrals: Tensor) -> Tensor:
+        """The integral of s exp(rate s) over the spans, the derivative of that of exp(rate s)."""
+        k, factorial = _terms(rate)
+        far = (self.span * exp - integrals).div_(rate)
+        near = self._series(rate**k * ((k + 1) / factorial))
+        return torch.lerp(far, near, _is_near(rate * self.span))
+
+    def _series(self, coefficients: Tensor) -> Tensor:
+        """Sum over k of coefficients [..., k] times span^(k+2)."""
+        powers = self.span.expand(*self.span.shape[:-2], coefficients.shape[-1], -1).cumprod(-2)
+        return (coefficients @ powers).mul_(self.span)
 
 
-def _series_exprel(x: Tensor) -> Tensor:
-    """Sum of x^k / (k+1)!, for |x| < 1/2."""
-    return _horner(x, [1 / math.factorial(k + 1) for k in range(_terms(x.dtype, 8, 14))])
+def _thirds(entries: Tensor) -> tuple[Tensor, ...]:
+    return entries.tensor_split(3, -2)
 
 
-def _series_sinhc(z: Tensor) -> Tensor:
-    """sinh(d) / d in z = d^2, for |d| < 1/2."""
-    return _horner(z, [1 / math.factorial(2 * k + 1) for k in range(_terms(z.dtype, 4, 8))])
+def _replace_third(entries: Tensor, third: Tensor) -> Tensor:
+    h, v, _ = _thirds(entries)
+    return torch.cat((h, v, third), -2)
 
 
-def _series_from_zero(x: Tensor, y: Tensor) -> Tensor:
-    """Sum of h_k(x, y) / (k+2)!, h_k the complete homogeneous polynomial, for |x|, |y| < 1."""
-    total = torch.full_like(x, 0.5)
-    power, homogeneous = torch.ones_like(y), torch.ones_like(x)
-    for k in range(1, _terms(x.dtype, 10, 19)):
-        power = power * y
-        homogeneous = homogeneous * x + power
-        total = total + homogeneous / math.factorial(k + 2)
-    return total
+def _is_near(x: Tensor) -> Tensor:
+    """1 where x > -NEAR, else 0: comparing and selecting would take ten times as long."""
+    return (x + NEAR).sign_().clamp_(min=0.0)
+
+
+def _terms(like: Tensor) -> tuple[Tensor, Tensor]:
+    """k = 0, 1, ..., as many as a series needs where x is near, and (k+2)!."""
+    count = 14 if like.dtype == torch.float64 else 8
+    k = torch.arange(count, dtype=like.dtype, device=like.device)
+    return k, (k + 1).cumprod(0) * (k + 2)
+
+
+def _crossing_series(slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """h_k(slow, fast) / (k+2)! for all k, and its derivatives by the slow and by the fast rate.
+
+    h_k, the complete homogeneous polynomial, is fast^k times the sum of (slow / fast)^i to i = k.
+    """
+    (k, factorial), ratio = _terms(fast), slow / fast
+    power = ratio**k
+    total, moment = power.cumsum(-1), (k * power).cumsum(-1)
+    scale = fast ** (k - 1) / factorial
+    return fast * scale * total, scale * moment / ratio, scale * (k * total - moment)
