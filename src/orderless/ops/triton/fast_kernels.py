@@ -2,15 +2,12 @@
 # Names bound under a compile-time switch are read under the same switch.
 """`kernels.py` once more, for 16 states, with layouts by hand.
 
-The same arguments and results as in `kernels.py`, which is the version to read. Here two warps own
-a variable, each eight of its states with all channels: states do not meet but in sums, so a warp
-needs the other one only for the output. Every tile is held so that the result of one matrix product
-is, register by register, an operand of the next. A pair (h, v) of [time, state] tiles is stacked to
-one 16 x 16 operand per warp, [time, (h or v, state of the warp)], without moving a register.
-
-    pairs     [variable, 16, 16]          element-wise work: warps split the states
-    stacked   [(variable, warp), 16, 16]  operands and results of a warp's own products
-    outputs   [variable, 16, channel]     sums over both warps: warps split the channels
+The same arguments and results as in `kernels.py`, which is the version to read. A warp owns a
+variable (in `fast_states` eight states of one), and every tile is held so that the result of one
+matrix product is, register by register, an operand of the next. In the layout of a result a thread
+holds row i of columns (2j, 2j+1); that is also how it holds a left operand, and the transpose of a
+right operand. A pair (h, v) of [time, eight states] tiles is stacked to one operand [time, (h or v,
+state)]: the two parts of a state lie in one thread, so stacking and unstacking move nothing.
 """
 
 from triton.experimental import gluon
@@ -343,8 +340,9 @@ def fast_forward(
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
-    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH) if wide == 8 else mma
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH, lanes) if wide == 8 else mma
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
     common: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [1, BLOCK, 1],
                                             [2, 1, 0])  # fmt: skip
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
@@ -356,7 +354,7 @@ def fast_forward(
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
 
-    b, batch, first_variable, slice_, head, first_channel, segment = _program(
+    b, _, first_variable, _, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
     tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
@@ -678,10 +676,11 @@ def _whole_part_layout(block, width):
 
 
 @gluon.constexpr_function
-def _whole_rows_layout(block, width):
-    """[variable, time, channel] where a warp owns a variable, 8 channels in a row."""
+def _whole_rows_layout(block, width, across):
+    """[variable, time, channel] where a warp owns a variable: `across` lanes share a row."""
+    lanes = _bits(min(width, 8 * across), 2, 3, 8)
+    lanes = lanes + _bits(2 ** (5 - len(lanes)), 1, 3)
     own = _bits(width, 2, 3) + _bits(16, 1, 3)
-    lanes = [own[3], *own[-4:]]
     registers = [base for base in own if base not in lanes]
     warps = _bits(block, 0, 3)
     return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 16, width])
@@ -798,7 +797,7 @@ def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
     product = _mma(gl.convert_layout(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
     product = gl.permute(gl.reshape(product, [BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
     from_h, from_v = gl.split(product)
-    hh, hv = gl.split(from_h)
+    hh, _ = gl.split(from_h)
     vh, vv = gl.split(from_v)
     gl.store(out, _diagonal(hh, quarter), mask=keep)
     gl.store(out + 16, _diagonal(vv, quarter), mask=keep)
@@ -833,9 +832,7 @@ def _half_of_chunk(
     from_h, from_v = _unstack_eight(_mma(room_y.load(left), before, none), BLOCK, eight)
     g_low = _whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
     room_state.store(g_low)
-    to_h, to_v = _unstack_eight(
-        _mma(room_x.load(left), _turned(g_low, right), none), BLOCK, eight
-    )
+    to_h, to_v = _unstack_eight(_mma(room_x.load(left), _turned(g_low, right), none), BLOCK, eight)
 
     # The gradient of the state itself moves on to the chunk before.
     c_h = _wide(_eight(room_ch.load(pair), HALF, eight))
@@ -939,7 +936,6 @@ def fast_backward(
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    pair: gl.constexpr = _whole_pair_layout(BLOCK)
     eight: gl.constexpr = _eight_layout(BLOCK)
     half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
     by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
@@ -949,8 +945,9 @@ def fast_backward(
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
-    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH) if wide == 8 else mma
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 16, 2], [BLOCK, 1, 1], [2, 1, 0])
+    out_rows: gl.constexpr = _whole_rows_layout(BLOCK, WIDTH, 4) if wide == 8 else mma
+    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])

@@ -210,7 +210,7 @@ def scan_states(
     HAS_START: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     ADJOINT: tl.constexpr, EVERY_CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """States alone: at all borders of chunks, [B,V,chunk + 1,2,N,D], or after every segment from zero.
+    """States alone: at borders of chunks, [B,V,chunk + 1,2,N,D], or after segments from zero.
 
     ADJOINT runs from the last chunk to the first: x is then the gradient of y, the weights are
     `read`, and what comes out are gradients of states.

@@ -220,10 +220,18 @@ def _few_parts(parts: Tensor) -> Tensor:
     if len(parts) <= FEW_PARTS:
         return parts
     total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
-    sum_parts[(triton.cdiv(total.numel(), 256),)](
-        parts, total, len(parts), total.numel(), BLOCK=256, num_warps=4
+    sum_parts[(triton.cdiv(total.numel(), 512),)](
+        parts, total, len(parts), total.numel(), BLOCK=512, num_warps=4
     )
     return total
+
+
+def _sum_slices(slices: Tensor, kind: torch.dtype) -> Tensor:
+    if len(slices) == 1:
+        return slices[0]
+    # Two are the rule, and adding is much faster than summing over a leading axis.
+    total = slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
+    return total.to(kind)
 
 
 @torch.library.custom_op("orderless::scan", mutates_args=())
@@ -379,9 +387,7 @@ def scan_backward(
     d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    sums = tables.new_empty(
-        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded
-    )
+    sums = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
     if fast:
         parts = sizes.variables * sizes.slices_of_head
     borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
@@ -414,8 +420,8 @@ def scan_backward(
         d_x,
         d_step,
         d_rates.sum(0),
-        d_write.sum(0).to(x.dtype) if sizes.slices > 1 else d_write[0],
-        d_read.sum(0).to(x.dtype) if sizes.slices > 1 else d_read[0],
+        _sum_slices(d_write, x.dtype),
+        _sum_slices(d_read, x.dtype),
         d_shared,
         d_skip,
         x.new_empty(0) if state is None else d_start,
@@ -472,8 +478,9 @@ def _scan_gradients(ctx, d_y, d_end):
             d_shared, drive, step, h, v, vh, None, ctx.reverse
         )
         d_step, d_rates = d_step + more_step, d_rates + more_rates
-        d_field = (d_drive * field_write.unsqueeze(-1)).sum((2, 3))
-        d_field_write = (d_drive * field[:, :, None, None]).sum(-1)
+        by_state = d_drive.flatten(2, 3)
+        d_field = torch.matmul(field_write.flatten(2).unsqueeze(2), by_state).squeeze(2)
+        d_field_write = torch.matmul(by_state, field.unsqueeze(-1)).view_as(field_write)
         d_shared = None
     return (
         d_x,
@@ -587,7 +594,7 @@ def pool_states_backward(
     kind = x.dtype if wide == 1 else torch.float32
     d_write = x.new_empty(wide, *write.shape, dtype=kind)
     _pool(write, x, weight, present, None, back=d_z, d_weights=d_write)
-    return (d_write.sum(0).to(x.dtype) if wide > 1 else d_write[0]), d_x
+    return _sum_slices(d_write, x.dtype), d_x
 
 
 @pool_states_backward.register_fake

@@ -270,15 +270,23 @@ def sums_gradient(
     row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     so_far = tl.sum(tl.where(column < row, steps[None, :], 0.0), 1)[:, None]
     to_come = tl.sum(tl.where(column > row, steps[None, :], 0.0), 1)[:, None]
+    whole = tl.sum(steps, 0)
     crossing += tl.where(h <= v, tl.exp(gap * so_far) * before_vh, tl.exp(gap * to_come) * after_vh)
+    # Rounding leaves a rest at the far border, which is spread over the chunk, here and below.
+    place = row.to(tl.float32) / 16
+    last = tl.sum(tl.exp(gap * to_come) * flow_vh, 0) + tl.exp(gap * whole) * before_vh
+    first = tl.exp(gap * whole) * after_vh - tl.sum(tl.exp(gap * (so_far + span)) * flow_vh, 0)
+    crossing += tl.where(
+        h <= v,
+        place * tl.exp(gap * (to_come + span)) * (after_vh - last),
+        (1 - place) * tl.exp(gap * (so_far + span)) * (before_vh - first),
+    )
 
     x, y = h * span, v * span
     larger = tl.maximum(x, y)
     difference, by_x, by_y = exp_difference(x - larger, y - larger)
     moved = vh * span * difference * crossing
-    # Rounding leaves a rest at the far border, which is spread over the chunk.
     earlier = tl.where(k < i, 1.0, 0.0)
-    place = row.to(tl.float32) / 16
     flow_hh -= moved
     rest = after_hh - before_hh - tl.sum(flow_hh, 0)[None, :]
     kept_h = before_hh + tl.sum(earlier * flow_hh[None, :, :], 1) - moved + place * rest
