@@ -13,6 +13,7 @@ from orderless.training import Outcome, TrainingConfig, train
 
 ROWS_PER_STEP = 2048
 """Look-backs of one variable in a training step."""
+PATIENCE = 10
 ROWS_AT_ONCE = 16_384
 """Look-backs of one variable in a forward pass without gradients."""
 
@@ -92,6 +93,8 @@ def fit_module(
         learning_rate=1e-3,
         weight_decay=0.0,
         average=0.0,
+        # They start from no forecast worth keeping, and may take a while to find one.
+        patience=PATIENCE,
         seed=seed,
         device="cuda" if series.flat.is_cuda else "cpu",
     )
