@@ -24,6 +24,7 @@ from orderless.estimators.classification_task import ClassificationTask
 from orderless.estimators.preparation import learn_scales, prepare, share_scale
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.threads import threads_for
 from orderless.nn import ClassificationNetwork, NetworkConfig
 from orderless.training import Epoch, train
 
@@ -123,7 +124,8 @@ class Classifier(Estimator):
             precision=self.precision,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        outcome = train(task, settings, show_progress=bool(self.verbose))
+        with threads_for(settings.batch_size * len(panel.variables)):
+            outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
         self._write_report(panel, task, codes, describe_training(outcome, _count(self.network_)))
@@ -139,7 +141,7 @@ class Classifier(Estimator):
         codes = np.zeros(len(panel.systems), np.int64)
         task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
         task.to(next(self.network_.parameters()).device)
-        with torch.inference_mode():
+        with torch.inference_mode(), threads_for(len(codes) * len(panel.variables)):
             scores = task.scores(self.network_, task.train)
         return scores.double().softmax(-1).cpu().numpy()
 

@@ -34,6 +34,7 @@ from orderless.estimators.detection_task import DetectionTask, neighbours
 from orderless.estimators.preparation import Prepared, learn_scales, prepare
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Epoch, Outcome, train
 
@@ -137,7 +138,8 @@ class Detector(Estimator):
             precision=self.precision,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        outcome = train(task, settings, show_progress=bool(self.verbose))
+        with threads_for(settings.batch_size * len(panel.variables)):
+            outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
         self._calibrate(systems, [begin for begin, _ in validation], lengths)
@@ -218,7 +220,7 @@ class Detector(Estimator):
         task = DetectionTask(self.network_, _series(systems), self.context_, windows, windows[:0])
         task.to(next(self.network_.parameters()).device)
         blocks = []
-        with torch.inference_mode():
+        with torch.inference_mode(), threads_for(windows.shape[0] * task.series.members.shape[1]):
             for values, observed, rebuilt in task.rebuild(self.network_, task.train):
                 error = torch.where(observed, (values - rebuilt).square(), torch.nan)
                 blocks.append(error.cpu().numpy())

@@ -29,6 +29,7 @@ from orderless.estimators.preparation import Prepared, learn_scales, prepare, st
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.threads import threads_for
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
 from orderless.training import LOSSES, Epoch, Outcome, train
 
@@ -153,7 +154,8 @@ class Forecaster(Estimator):
             precision=self.precision,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        outcome = train(task, settings, show_progress=bool(self.verbose))
+        with threads_for(settings.batch_size * len(panel.variables)):
+            outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
         self.blend_ = self._choose_blend(task, outcome)
@@ -390,7 +392,8 @@ class Forecaster(Estimator):
             members = observed.any(-1)
             if not complete:
                 masks = observed.to(device), members.to(device)
-            found = self._run(values.to(device), *masks)
+            with threads_for(len(values) * values.shape[1]):
+                found = self._run(values.to(device), *masks)
             point = found.point.cpu()
             if not complete:
                 point = torch.where(members.unsqueeze(-1), point, torch.nan)

@@ -1,0 +1,23 @@
+"""How many threads a piece of work is worth."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+ROWS_PER_THREAD = 2048
+
+
+@contextmanager
+def threads_for(rows: int) -> Iterator[None]:
+    """At most one thread for each 2,048 look-backs of one variable that are worked on together.
+
+    After every operation the threads wait for the slowest. The operations of a small network are
+    over before that pays; on a machine that others use too, it costs many times the work.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(before, max(1, rows // ROWS_PER_THREAD)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
