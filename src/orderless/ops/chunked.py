@@ -38,7 +38,7 @@ from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Generator, Spans
 
 LONGEST_CHUNK = 16
-ENTRIES = 4096  # (batch, variable, time) entries worked on together: few calls, yet near caches
+ENTRIES = 8192  # (batch, variable, time) entries worked on together: few calls, yet near caches
 
 Rows = tuple[slice, slice]  # some batch entries, some of their variables
 
@@ -119,14 +119,19 @@ class _Inputs(NamedTuple):
 
 
 def _blocks(x: Tensor) -> Iterator[Rows]:
-    """Rows that are worked on together; blocks of equal size."""
+    """Rows that are worked on together; blocks of about equal size."""
     batch, variables, time, _ = x.shape
     rows = max(1, ENTRIES // time)
-    many = math.ceil(variables / math.ceil(variables / rows))
-    few = max(1, rows // variables)
+    few = _even_part(batch, max(1, rows // variables))
+    many = _even_part(variables, rows)
     for b in range(0, batch, few):
         for v in range(0, variables, many):
             yield slice(b, b + few), slice(v, v + many)
+
+
+def _even_part(whole: int, most: int) -> int:
+    """The size of equal parts of at most `most`."""
+    return math.ceil(whole / math.ceil(whole / most)) if whole else 1
 
 
 class _Halving(NamedTuple):
