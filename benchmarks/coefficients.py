@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.records import write_record
-from orderless.ops.zero_order_hold import Block, Generator, transition_and_hold
+from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
 DRAWS, SMALLEST = 200_000, 1e-30
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 def ours(h: Tensor, v: Tensor, span: Tensor) -> tuple[Block, Block]:
     generator = Generator(h[:, None], v[:, None], torch.ones_like(h)[:, None])
-    return transition_and_hold(generator, span)
+    return transition(generator, span), hold(generator, span)
 
 
 def textbook(h: Tensor, v: Tensor, span: Tensor) -> tuple[Block, Block]:
