@@ -65,11 +65,20 @@ class _Language:
         return values[0].to(tl.float32)
 
     def allocate_shared_memory(self, dtype, shape, layout):
-        return _Room(np.full([int(size) for size in shape], np.nan, np.float32), dtype)
+        shape = [int(size) for size in shape]
+        if dtype == tl.bfloat16:  # the interpreter holds its bits
+            return _Room(np.full(shape, 0x7FC0, np.uint16), dtype)
+        return _Room(np.full(shape, np.nan, np.float32), dtype)
+
+
+def _numbers(value):
+    if value.dtype == tl.bfloat16:
+        return (value.handle.data.astype(np.uint32) << 16).view(np.float32)
+    return value.handle.data
 
 
 def _product(a, b, total, input_precision=None):
-    values = np.matmul(a.handle.data, b.handle.data) + total.handle.data
+    values = np.matmul(_numbers(a), _numbers(b)) + total.handle.data
     return _tensor(values.astype(np.float32), tl.float32)
 
 
