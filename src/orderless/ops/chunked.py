@@ -65,12 +65,12 @@ class _Scan(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         inputs, (step, *generator) = _Inputs(*tensors[:6]), tensors[6:]
         ways = _Ways(Generator(*generator), step, inputs.sources)
-        carries, borders = ways.carries(), ways.halving.borders
+        carries = ways.carries()
         batch, variables, _, channels = inputs.x.shape
         y = inputs.x.new_empty(inputs.x.shape)
         last = y.new_empty(batch, variables, 2, inputs.write.shape[-1], channels)
         for rows in _blocks(inputs.x):
-            work = _Work(inputs.of(rows), carries.of(rows[0]), borders)
+            work = _Work(inputs.of(rows), carries.of(rows[0]), ways.halving)
             work.put_outputs(y[rows], last[rows])
         return y, last
 
@@ -79,12 +79,12 @@ class _Scan(torch.autograd.Function):
         dy, dlast = gradients
         inputs, (step, *generator) = _Inputs(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         ways = _Ways(Generator(*generator), step, inputs.sources)
-        carries, borders = ways.carries(), ways.halving.borders
+        carries = ways.carries()
         dinputs, dcarries = inputs.alike(), carries.zeros()
         if dy is None:
             dy = torch.zeros_like(inputs.x)
         for rows in _blocks(inputs.x):
-            work = _Work(inputs.of(rows), carries.of(rows[0]), borders)
+            work = _Work(inputs.of(rows), carries.of(rows[0]), ways.halving)
             dlast_here = None if dlast is None else dlast[rows]
             work.put_gradients(dy[rows], dlast_here, dinputs.of(rows), dcarries.of(rows[0]))
         return *dinputs, *ways.gradient(dcarries)
@@ -140,7 +140,8 @@ class _Halving(NamedTuple):
     sums: Tensor  # [tick, span]: the ticks of each block of each size, then the empty span
     reads: list[Tensor]  # [span, tick]: over which span a read is carried
     writes: list[Tensor]  # [span, tick of a source]
-    borders: list[Tensor]  # [t, s]: 1 where a size of blocks gives M; first the single ticks
+    borders: list[tuple[Tensor, Tensor]]
+    """[t, s]: 1 where a size of blocks gives M, and its transpose; first the single ticks."""
 
 
 @functools.lru_cache
@@ -162,11 +163,12 @@ def _halving(chunk: int, sources: int, dtype: torch.dtype, device: torch.device)
     def pick(spans: Tensor) -> Tensor:
         return one_hot(spans, empty + 1).mT.to(dtype)
 
+    borders = [border.to(dtype).repeat(1, sources) for border in borders]
     return _Halving(
         pad(blocks.to(dtype), (0, 1)),
         [pick(spans) for spans in reads],
         [pick(spans).repeat(1, sources) for spans in writes],
-        [border.to(dtype).repeat(1, sources) for border in borders],
+        [(border, border.mT.contiguous()) for border in borders],
     )
 
 
@@ -221,10 +223,9 @@ class _Ways:
 class _Work:
     """What forward and backward both need of some rows."""
 
-    def __init__(self, inputs: _Inputs, carries: _Carries, borders: list[Tensor]):
-        self.inputs, self.carries, self.borders = inputs, carries, borders
-        _, _, chunks, self.heads, entries, self.chunk = carries.reads[0].shape
-        self.states = entries // 3
+    def __init__(self, inputs: _Inputs, carries: _Carries, halving: _Halving):
+        self.inputs, self.carries, self.borders = inputs, carries, halving.borders
+        _, _, chunks, self.heads, _, self.chunk = carries.reads[0].shape
         self.remembers = inputs.state is not None or chunks > 1
         read, write = (_by_state(z, self.chunk) for z in (inputs.read, inputs.write))
         signal = self._by_head(inputs.x)
@@ -237,20 +238,21 @@ class _Work:
         self.read, self.write, self.signal = read.contiguous(), write.contiguous(), _flat(signal)
 
         self.reads = [self.read.expand(*self.shape, -1, -1)]
-        self.writes = [_carry(carries.writes[0], self.write)]
+        self.writes = [_carry(carries.writes[0], self.write, _V, _H)]
         for carry in carries.reads if self.remembers else carries.reads[:-1]:
-            self.reads.append(_carry_back(carry, self.reads[-1]))
+            self.reads.append(_carry(carry, self.reads[-1], _H, _V))
         for carry in carries.writes[1:]:
-            self.writes.append(_carry(carry, self.writes[-1]))
+            self.writes.append(_carry(carry, self.writes[-1], _V, _H))
         self.sources = [self.writes[0], *self.writes[:-1]]
-        products = zip(self.reads, self.sources, borders, strict=False)
-        parts = (torch.bmm(_flat(r).mT, _flat(w)).mul_(border) for r, w, border in products)
+        products = zip(self.reads, self.sources, self.borders, strict=False)
+        parts = (torch.bmm(_flat(r).mT, _flat(w)).mul_(border) for r, w, (border, _) in products)
         self.matrix = functools.reduce(Tensor.add_, parts)
         self.ends = self._unflat(torch.bmm(_flat(self.writes[-1]), self.signal))
         if self.remembers:
             self._join_chunks()
 
     def put_outputs(self, y: Tensor, last: Tensor) -> None:
+        """Put the outputs, and the state after the last chunk."""
         out = torch.bmm(self.matrix, self.signal)
         if self.remembers:
             out.baddbmm_(_flat(self.reads[-1]).mT, _flat(self.starts))
@@ -277,7 +279,7 @@ class _Work:
         dread, dwrite = self._unmultiply(top, dread, dwrite, dmatrix, dmatrix_t, dcarries)
         for k in reversed(below):
             dread, dwrite = self._unmultiply(k, dread, dwrite, dmatrix, dmatrix_t, dcarries)
-        dwrite = self._unflat(self._uncarry_write(0, dwrite, self.write, dcarries))
+        dwrite = self._unflat(self._uncarry_write(0, dwrite, dcarries))
         dsignal = self._unflat(dsignal)
         _from_state(self._unflat(dread), dinputs.read)
         _from_state(dwrite[..., : self.chunk], dinputs.write)
@@ -299,21 +301,22 @@ class _Work:
         if dread is not None:
             dread = self._uncarry_read(k, dread, dcarries)
         if dwrite is not None and k > 0:
-            dwrite = self._uncarry_write(k, dwrite, self.writes[k - 1], dcarries)
-        border = self.borders[k]
-        dread = _add_bmm(dread, _flat(self.sources[k]), dmatrix_t * border.mT)
+            dwrite = self._uncarry_write(k, dwrite, dcarries)
+        border, border_t = self.borders[k]
+        dread = _add_bmm(dread, _flat(self.sources[k]), dmatrix_t * border_t)
         return dread, _add_bmm(dwrite, _flat(self.reads[k]), dmatrix * border)
 
     def _uncarry_read(self, k: int, d: Tensor, dcarries: _Carries) -> Tensor:
         """The gradient of a read, from that of what it was carried to."""
         d = self._unflat(d)
         _add_products(dcarries.reads[k], d, self.reads[k], _H, _V)
-        return _flat(_carry(self.carries.reads[k], d))
+        return _flat(_carry(self.carries.reads[k], d, _V, _H))
 
-    def _uncarry_write(self, k: int, d: Tensor, z: Tensor, dcarries: _Carries) -> Tensor:
+    def _uncarry_write(self, k: int, d: Tensor, dcarries: _Carries) -> Tensor:
+        """The same for a write."""
         d = self._unflat(d)
-        _add_products(dcarries.writes[k], d, z, _V, _H)
-        return _flat(_carry_back(self.carries.writes[k], d))
+        _add_products(dcarries.writes[k], d, self.writes[k - 1] if k else self.write, _V, _H)
+        return _flat(_carry(self.carries.writes[k], d, _H, _V))
 
     def _join_chunks(self) -> None:
         """Carry what each chunk leaves behind to all later ones."""
@@ -321,12 +324,13 @@ class _Work:
         self.starts[:, :, 0] = 0.0
         if self.inputs.state is not None:
             self.starts[:, :, 0] = _to_heads(self.inputs.state, self.heads)
-        whole = self.carries.whole.unbind(2)
-        ends, starts = self.ends.unbind(2), self.starts.unbind(2)
-        for c, carry in enumerate(whole):
-            if c > 0:
-                starts[c].copy_(ends[c - 1])
-            _add_carried(carry, starts[c], ends[c], _V, _H)
+        parts = [z.unbind(2) for z in (self.carries.whole, self.starts, self.ends)]
+        before = None
+        for carry, start, end in zip(*parts, strict=True):
+            if before is not None:
+                start.copy_(before)
+            _add_carried(carry, start, end, _V, _H)
+            before = end
 
     def _join_chunks_backward(
         self, dout: Tensor, dlast: Tensor | None, dinputs: _Inputs, dcarries: _Carries
@@ -339,12 +343,12 @@ class _Work:
         if self.remembers:
             dstarts = torch.bmm(_flat(self.reads[-1]), dout).view_as(dends)
             parts = [z.unbind(2) for z in (self.carries.whole, dends, dstarts)]
-            before = None
+            after = None
             for carry, dend, dstart in reversed(list(zip(*parts, strict=True))):
-                if before is not None:
-                    dend.copy_(before)
+                if after is not None:
+                    dend.copy_(after)
                 _add_carried(carry, dend, dstart, _H, _V)
-                before = dstart
+                after = dstart
             if dinputs.state is not None:
                 _to_heads(dinputs.state, self.heads).copy_(dstarts[:, :, 0])
             _add_products(dcarries.whole, dends, self.starts, _V, _H)
@@ -382,23 +386,16 @@ def _half(z: Tensor, which: int) -> Tensor:
     return z.narrow(-2, which * n, n)
 
 
-def _carry(carry: Tensor, z: Tensor) -> Tensor:
-    """The product carry z: what was written flows from h to v."""
+def _carry(carry: Tensor, z: Tensor, to: int, of: int) -> Tensor:
+    """The product carry z, where what was written flows from h to v; or z carry, from v to h."""
     n = carry.shape[-2] // 3
     out = z * carry.narrow(-2, 0, 2 * n)
-    _half(out, _V).addcmul_(carry.narrow(-2, 2 * n, n), _half(z, _H))
-    return out
-
-
-def _carry_back(carry: Tensor, z: Tensor) -> Tensor:
-    """The product z carry: a read of v also reads what will have flowed there from h."""
-    n = carry.shape[-2] // 3
-    out = z * carry.narrow(-2, 0, 2 * n)
-    _half(out, _H).addcmul_(carry.narrow(-2, 2 * n, n), _half(z, _V))
+    _half(out, to).addcmul_(carry.narrow(-2, 2 * n, n), _half(z, of))
     return out
 
 
 def _add_carried(carry: Tensor, z: Tensor, out: Tensor, to: int, of: int) -> None:
+    """Add what `_carry` gives."""
     n = carry.shape[-2] // 3
     out.addcmul_(carry.narrow(-2, 0, 2 * n), z)
     _half(out, to).addcmul_(carry.narrow(-2, 2 * n, n), _half(z, of))
