@@ -2,7 +2,7 @@ import pytest
 import torch
 from scan_cases import TOLERANCE, Case, assert_agrees, build, results
 
-from orderless.ops import Generator, chunked
+from orderless.ops import Generator, chunked, zero_order_hold
 from orderless.ops.recurrence import run_plain
 
 
@@ -38,6 +38,7 @@ def test_nothing_cancels_however_far_apart_the_rates_are(h, v, step):
 def test_inference_leaves_nothing_behind_that_training_cannot_use():
     call = build(Case(time=24, seed=1))
     chunked._halving.cache_clear()
+    zero_order_hold._terms.cache_clear()
     with torch.inference_mode():
         run(call)
     assert_agrees(results(call, run), call, TOLERANCE[torch.float64])

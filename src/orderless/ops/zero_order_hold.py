@@ -9,6 +9,7 @@ cancellation; derivation in docs/concepts/recurrence.md. Derivatives are written
 same care as the values, and autograd would take several times as many operations.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -109,8 +110,8 @@ class Spans:
         # `crossing` integrated: what the fast mode has moved by, and before it moves a series.
         moved = (self.crossing - torch.maximum(held_h, held_v)).div_(self.fast)
         self.near = _is_near(self.fast * self.span)
-        series = self._series(_crossing_series(self.slow, self.fast)[0])
-        self.crossing_integral = torch.lerp(moved, series, self.near)
+        self.series = _crossing_series(self.slow, self.fast)
+        self.crossing_integral = torch.lerp(moved, self._series(self.series[0]), self.near)
         return _replace_third(self.integrals, self.vh * self.crossing_integral)
 
     def transition_gradient(self, d: Tensor) -> tuple[Tensor, ...]:
@@ -132,7 +133,7 @@ class Spans:
         by_slow = torch.addcmul(-by_fast, self.span, self.crossing)
         by_slow = (by_slow - torch.maximum(by_h, by_v)).div_(self.fast)
         by_fast = (by_fast - self.crossing_integral).div_(self.fast)
-        _, near_slow, near_fast = map(self._series, _crossing_series(self.slow, self.fast))
+        near_slow, near_fast = map(self._series, self.series[1:])
         by_slow = torch.lerp(by_slow, near_slow, self.near)
         by_fast = torch.lerp(by_fast, near_fast, self.near)
         by_entry = _replace_third(moments, self.crossing_integral)
@@ -153,7 +154,7 @@ class Spans:
 
     def _moments(self, rate: Tensor, exp: Tensor, integrals: Tensor) -> Tensor:
         """The integral of s exp(rate s) over the spans, the derivative of that of exp(rate s)."""
-        k, factorial = _terms(rate)
+        k, factorial = _terms(rate.dtype, rate.device)
         far = (self.span * exp - integrals).div_(rate)
         near = self._series(rate**k * ((k + 1) / factorial))
         return torch.lerp(far, near, _is_near(rate * self.span))
@@ -178,10 +179,10 @@ def _is_near(x: Tensor) -> Tensor:
     return (x + NEAR).sign_().clamp_(min=0.0)
 
 
-def _terms(like: Tensor) -> tuple[Tensor, Tensor]:
+@lru_cache
+def _terms(dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """k = 0, 1, ..., as many as a series needs where x is near, and (k+2)!."""
-    count = 14 if like.dtype == torch.float64 else 8
-    k = torch.arange(count, dtype=like.dtype, device=like.device)
+    k = torch.arange(14 if dtype == torch.float64 else 8, dtype=dtype, device=device)
     return k, (k + 1).cumprod(0) * (k + 2)
 
 
@@ -190,7 +191,7 @@ def _crossing_series(slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor, Tensor
 
     h_k, the complete homogeneous polynomial, is fast^k times the sum of (slow / fast)^i to i = k.
     """
-    (k, factorial), ratio = _terms(fast), slow / fast
+    (k, factorial), ratio = _terms(fast.dtype, fast.device), slow / fast
     power = ratio**k
     total, moment = power.cumsum(-1), (k * power).cumsum(-1)
     scale = fast ** (k - 1) / factorial
