@@ -121,6 +121,14 @@ def _errors(device, sizes, options=(), dtype=torch.float32, constant=False):
     }
 
 
+def _within(errors, bound, bound_of_rates):
+    """Gradients of rates, a few numbers, are what is left of long sums that nearly cancel."""
+    rates = {name for name in errors if name.rstrip("vh") in ("gradient of ", "gradient of mean_")}
+    return all(
+        error < (bound_of_rates if name in rates else bound) for name, error in errors.items()
+    )
+
+
 SMALL = {
     "two chunks, a slice that is not full": ((1, 2, 18, 3, 1, 3), ("state", "skip")),
     "reverse with masks, gate and field": (
@@ -135,10 +143,7 @@ SMALL = {
 def test_values_and_gradients_equal_the_reference(device, case):
     sizes, options = SMALL[case]
     errors = _errors(device, sizes, options)
-    # Gradients of rates are small rests of long sums, here of a handful of numbers.
-    rates = {name for name in errors if name.rstrip("vh") in ("gradient of ", "gradient of mean_")}
-    assert max(errors[name] for name in errors.keys() - rates) < 1e-5, errors
-    assert max(errors[name] for name in rates) < 3e-5, errors
+    assert _within(errors, 1e-5, 3e-5), errors
 
 
 def test_constants_in_time_and_more_than_sixteen_states(device):
@@ -146,21 +151,38 @@ def test_constants_in_time_and_more_than_sixteen_states(device):
     assert max(errors.values()) < 1e-5, errors
 
 
+EMULATED = {
+    "four variables a program": (
+        (1, 5, 18, 16, 1, 16),
+        ("skip", "state", "observed", "reverse"),
+        {"block": 4, "width": 16},
+    ),
+    "two slices of a head, with a field": (
+        (1, 2, 20, 32, 1, 16),
+        ("field", "state", "members"),
+        {"block": 2, "width": 16},
+    ),
+    "time in segments": (
+        (1, 2, 34, 16, 1, 16),
+        ("state",),
+        {"block": 1, "width": 16, "segments": 2, "per_segment": 2},
+    ),
+}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels themselves run there")
-def test_fast_kernels_equal_the_reference_but_for_layouts(device, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", EMULATED)
+def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path, monkeypatch):
     from emulation import emulated
 
     from orderless.ops.triton import operators
 
-    sizes = operators._sizes
-
-    def several_variables_a_program(*arguments):
-        return replace(sizes(*arguments), block=4, width=16)
-
-    monkeypatch.setattr(operators, "_sizes", several_variables_a_program)
+    sizes, options, cut = EMULATED[case]
+    chosen = operators._sizes
+    monkeypatch.setattr(operators, "_sizes", lambda *call: replace(chosen(*call), **cut))
     monkeypatch.setattr(operators, "_is_fast", lambda x, sizes: True)
     monkeypatch.setattr(operators, "fast_kernels", emulated(tmp_path))
-    errors = _errors(device, (1, 5, 18, 16, 1, 16), ("skip", "state", "observed", "reverse"))
+    errors = _errors(device, sizes, options)
     assert max(errors.values()) < 1e-5, errors
 
 
@@ -174,7 +196,7 @@ LARGE = {
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
 }
-BOUND = {torch.float32: 1e-5, torch.bfloat16: 6e-3}
+BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
 
 
 @pytest.mark.gpu
@@ -190,7 +212,7 @@ def test_large_calls_equal_the_reference_on_the_gpu(device, case, variables, dty
         monkeypatch.setattr(operators, "PROGRAMS", 1)
     sizes, options = LARGE[case]
     errors = _errors(device, sizes, options, dtype)
-    assert max(errors.values()) < BOUND[dtype], errors
+    assert _within(errors, *BOUND[dtype]), errors
 
 
 def _gpu_call(dtype=torch.bfloat16):

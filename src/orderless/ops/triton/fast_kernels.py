@@ -1064,8 +1064,10 @@ def fast_backward(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
-        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
+        # Before the first chunk there is nothing to fetch, and no mask to look at.
+        real = ahead >= first_chunk
+        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables) & real
+        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables) & real
         if HAS_PRESENT:
             now = present + t_ahead * present_time
             at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))

@@ -24,9 +24,7 @@ from orderless.ops.triton.tables import (
     sums_gradient,
 )
 
-# Variables in a program, which share its tables. Four are faster, and right in an emulation of the
-# kernels; they become the default once `pytest -m gpu tests/ops/triton` has passed on a GPU.
-MOST_VARIABLES = 4
+MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
 FEW_PARTS = 8  # sums of parts that one program can take in passing
@@ -94,7 +92,7 @@ class _Sizes:
 
     @property
     def fast_tile(self) -> dict[str, Any]:
-        """For kernels where two warps own a variable: registers for sixteen warps."""
+        """For the kernel where two warps own a variable: registers for sixteen warps."""
         return {
             "BLOCK": self.block,
             "WIDTH": self.width,
