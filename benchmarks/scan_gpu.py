@@ -125,6 +125,27 @@ def training(sizes, dtype, coupling="none", sets=1):
     return timed(rotate)
 
 
+def kernel_times(sizes, dtype, coupling="none", repeats=5):
+    """Microseconds a forward and backward pass spends in each kernel; host time does not count."""
+    named = arguments(sizes, dtype, coupling)
+    flat = leaves(named)
+    d_y = torch.randn_like(named["x"])
+
+    def run():
+        y, _ = vi_scan(**named, form="triton")
+        torch.autograd.grad(y, flat, d_y)
+
+    for _ in range(2):
+        run()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(repeats):
+            run()
+        torch.cuda.synchronize()
+    times = {event.key[:60]: event.device_time_total / repeats for event in profile.key_averages()}
+    return {name: round(us, 1) for name, us in times.items() if us >= 1}
+
+
 def minimal_bytes(sizes, dtype):
     """Each input read once and each output written once: x, y, write, read, and the last state."""
     batch, variables, time, channels, states = sizes
@@ -233,6 +254,7 @@ def measure(report):
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
             report[f"training {name} {coupling}"] = training(MAIN, dtype, coupling)
+            report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
         report[f"training bf16 {coupling} (32, 321, 64, 128, 16)"] = training(
             (32, 321, 64, 128, 16), bf16, coupling
         )
