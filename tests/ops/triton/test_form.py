@@ -173,6 +173,7 @@ EMULATED = {
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the kernels themselves run there")
 @pytest.mark.parametrize("case", EMULATED)
 def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path, monkeypatch):
+    from bounds import watch
     from emulation import emulated
 
     from orderless.ops.triton import operators
@@ -182,6 +183,7 @@ def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path
     monkeypatch.setattr(operators, "_sizes", lambda *call: replace(chosen(*call), **cut))
     monkeypatch.setattr(operators, "_is_fast", lambda x, sizes: True)
     monkeypatch.setattr(operators, "fast_kernels", emulated(tmp_path))
+    watch(monkeypatch)
     errors = _errors(device, sizes, options)
     assert max(errors.values()) < 1e-5, errors
 
