@@ -254,7 +254,6 @@ def measure(report):
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
             report[f"training {name} {coupling}"] = training(MAIN, dtype, coupling)
-            report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
         report[f"training bf16 {coupling} (32, 321, 64, 128, 16)"] = training(
             (32, 321, 64, 128, 16), bf16, coupling
         )
@@ -279,6 +278,10 @@ def measure(report):
             report[f"errors {name} {coupling}"] = errors(dtype, coupling)
     report["saved none"] = saved_bytes("none")
     report["saved field"] = saved_bytes("field")
+    # Last: graphs replayed after the profiler has been in the process are known to crash.
+    for coupling in ("none", "field"):
+        for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+            report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
 
 
 def summary(report):
