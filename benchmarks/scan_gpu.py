@@ -278,7 +278,7 @@ def measure(report):
             report[f"errors {name} {coupling}"] = errors(dtype, coupling)
     report["saved none"] = saved_bytes("none")
     report["saved field"] = saved_bytes("field")
-    # Last: graphs replayed after the profiler has been in the process are known to crash.
+    # Last: graphs that are replayed after the profiler has run have been seen to crash.
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
             report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
