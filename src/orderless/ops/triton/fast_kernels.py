@@ -15,6 +15,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
 copy = async_copy.async_copy_global_to_shared
+# Its name since Triton 3.7 is the second.
+barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
 
 
 @gluon.constexpr_function
@@ -1114,7 +1116,7 @@ def fast_backward(
                 g, u, d_matrix, d_same, none, room_g, border, keep_border, sums, to_write, to_read,
                 stored, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
-            gl.thread_barrier()  # keeps the halves apart, whose registers would not fit together
+            barrier()  # keeps the halves apart, whose registers would not fit together
             _store_sums(sums, out, BLOCK)
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
                 1, room_x, room_y, weights, here, kept, at_states - 32 * WIDTH,
