@@ -205,10 +205,14 @@ BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
 @pytest.mark.parametrize("variables", [1, 4])
+@pytest.mark.parametrize("fast", [False, True])
 @pytest.mark.parametrize("case", LARGE)
-def test_large_calls_equal_the_reference_on_the_gpu(device, case, variables, dtype, monkeypatch):
+def test_large_calls_equal_the_reference_on_the_gpu(
+    device, case, fast, variables, dtype, monkeypatch
+):
     from orderless.ops.triton import operators
 
+    monkeypatch.setattr(operators, "FAST", fast)
     monkeypatch.setattr(operators, "MOST_VARIABLES", variables)
     if variables > 1:  # small calls would rather have more programs, or time in segments
         monkeypatch.setattr(operators, "PROGRAMS", 1)
@@ -234,7 +238,11 @@ def _scan(named, form="triton"):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_gradients_repeat_to_the_bit():
+@pytest.mark.parametrize("fast", [False, True])
+def test_gradients_repeat_to_the_bit(fast, monkeypatch):
+    from orderless.ops.triton import operators
+
+    monkeypatch.setattr(operators, "FAST", fast)
     named = _gpu_call()
 
     def gradients():
@@ -300,7 +308,11 @@ def test_operators_are_registered_as_the_compiler_expects(device):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_runs_in_a_cuda_graph():
+@pytest.mark.parametrize("fast", [False, True])
+def test_runs_in_a_cuda_graph(fast, monkeypatch):
+    from orderless.ops.triton import operators
+
+    monkeypatch.setattr(operators, "FAST", fast)
     named = _gpu_call()
     expected, _ = _scan(named)
     with torch.no_grad():

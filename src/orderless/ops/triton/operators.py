@@ -33,6 +33,9 @@ FEW_PARTS = 8  # sums of parts that one program can take in passing
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast_kernels")
+# A fault at one shape under CUDA graphs is not yet explained: they become the default when
+# `pytest -m gpu tests/ops/triton` has passed on a GPU. Benchmarks and these tests turn them on.
+FAST = False
 FAST_SHARED_MEMORY = 115_712  # bytes a program of `fast_kernels.py` takes at most
 
 
@@ -132,7 +135,7 @@ def _has_room(device: int) -> bool:
 
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
     """Whether the kernels with layouts by hand take the call; they are for NVIDIA GPUs alone."""
-    if fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
+    if not FAST or fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
         return False
     return (
         _has_room(x.device.index)

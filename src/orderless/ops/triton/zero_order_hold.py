@@ -1,4 +1,4 @@
-"""`ops/zero_order_hold.py` for kernels: the same formulas and branches, with their derivatives.
+"""`ops/zero_order_hold.py` for kernels: the same functions, with their derivatives.
 
 Every function takes float32 tiles. Series and quotients are evaluated side by side and chosen
 entry by entry, each on arguments where it is finite.
