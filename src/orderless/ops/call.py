@@ -3,6 +3,7 @@
 Checks exist here and nowhere else; a form may rely on them.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -195,13 +196,13 @@ def _check_values(call: ScanCall) -> None:
     for name, generator in _generators(call):
         for part in ("h", "v"):
             rate = getattr(generator, part)
-            if not bool((rate < 0).all()):
+            if not _lies_within(rate, -math.inf, 0.0):
+                _check_finite(f"{name}.{part}", rate)
                 raise ValueRangeError(
                     f"`{name}.{part}` holds {_worst(rate, rate < 0)}; every rate must be "
                     "negative, or the state grows without bound."
                 )
-        for part in ("h", "v", "vh"):
-            _check_finite(f"{name}.{part}", getattr(generator, part))
+        _check_finite(f"{name}.vh", generator.vh)
     _check_finite("step", call.step)
     if bool((call.step < 0).any()):
         raise ValueRangeError(
@@ -212,8 +213,16 @@ def _check_values(call: ScanCall) -> None:
         _check_finite("skip", call.skip)
 
 
+def _lies_within(value: Tensor, low: float, high: float) -> bool:
+    """Whether every entry lies strictly between the bounds, found in one pass; NaN does not."""
+    if value.numel() == 0:
+        return True
+    least, most = torch.aminmax(value.detach())
+    return low < least.item() and most.item() < high
+
+
 def _check_finite(name: str, value: Tensor) -> None:
-    if not bool(value.isfinite().all()):
+    if not _lies_within(value, -math.inf, math.inf):
         raise ValueRangeError(
             f"`{name}` holds {_worst(value, value.isfinite())}; it must be finite."
         )
