@@ -7,7 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderless.ops import Generator, vi_scan
+from orderless.errors import FormUnavailable, ValueRangeError
+from orderless.ops import FullGenerator, Generator, vi_scan
 from orderless.theory.modes import input_bound
 
 CHANNELS = 2
@@ -19,8 +20,9 @@ def randn(*shape, seed=0):
 
 
 def block(generator, head, state):
-    h, v, vh = (rate[head, state] for rate in generator)
-    return torch.stack((torch.stack((h, torch.zeros_like(h))), torch.stack((vh, v))))
+    h, v, vh, *rest = (rate[head, state] for rate in generator)
+    hv = rest[0] if rest else torch.zeros_like(h)
+    return torch.stack((torch.stack((h, hv)), torch.stack((vh, v))))
 
 
 def whole_system(x, step, own, mean, write, read, state, field, field_write):
@@ -75,11 +77,8 @@ def exponential(matrix):
     return total
 
 
-def check_against_definition(n_variables, time, seed, *, heads, states, gap):
-    h, v, vh, mean_h, mean_vh = randn(5, heads, states, seed=seed)
-    own = Generator(-h.exp(), -h.exp() * (1 + gap), vh)
-    mean = Generator(-mean_h.exp(), -mean_h.exp() - gap * v.exp(), mean_vh)
-    arguments = {
+def draw_arguments(n_variables, time, seed, *, heads, states):
+    return {
         "x": randn(1, n_variables, time, CHANNELS, seed=seed + 1),
         "write": randn(1, n_variables, time, 2, states, seed=seed + 2),
         "read": randn(1, n_variables, time, 2, states, seed=seed + 3),
@@ -88,6 +87,13 @@ def check_against_definition(n_variables, time, seed, *, heads, states, gap):
         "field": randn(1, time, CHANNELS, seed=seed + 6),
         "field_write": randn(1, time, 2, states, seed=seed + 7),
     }
+
+
+def check_against_definition(n_variables, time, seed, *, heads, states, gap):
+    h, v, vh, mean_h, mean_vh = randn(5, heads, states, seed=seed)
+    own = Generator(-h.exp(), -h.exp() * (1 + gap), vh)
+    mean = Generator(-mean_h.exp(), -mean_h.exp() - gap * v.exp(), mean_vh)
+    arguments = draw_arguments(n_variables, time, seed, heads=heads, states=states)
     expected, expected_state = whole_system(own=own, mean=mean, **arguments)
     for form in ("chunked", "reference"):
         y, state = vi_scan(generator=own, mean_generator=mean, **arguments, form=form)
@@ -104,6 +110,33 @@ def check_against_definition(n_variables, time, seed, *, heads, states, gap):
 )
 def test_feedback_is_the_exponential_of_the_whole_generator(n_variables, time, seed, gap):
     check_against_definition(n_variables, time, seed, heads=2, states=2, gap=gap)
+
+
+@settings(deadline=None, max_examples=15)
+@given(n_variables=st.integers(1, 12), time=st.integers(1, 20), seed=st.integers(0, 10_000))
+def test_a_mean_of_h_v_that_drives_h_h_is_the_exponential_of_the_whole(n_variables, time, seed):
+    h, v, vh, mean_h, mean_v, mean_vh = randn(6, 2, 2, seed=seed)
+    own = Generator(-h.exp(), -v.exp(), vh)
+    # Half of what stability leaves, with either sign.
+    mean_hv = 0.5 * mean_h.exp() * mean_v.exp() / mean_vh
+    mean = FullGenerator(-mean_h.exp(), -mean_v.exp(), mean_vh, mean_hv)
+    arguments = draw_arguments(n_variables, time, seed, heads=2, states=2)
+    expected, expected_state = whole_system(own=own, mean=mean, **arguments)
+    y, state = vi_scan(generator=own, mean_generator=mean, **arguments)
+    assert (y - expected).norm() <= 1e-9 * expected.norm()
+    assert (state - expected_state).norm() <= 1e-9 * expected_state.norm()
+
+
+def test_only_the_reference_runs_a_full_mean_and_an_unstable_one_is_refused():
+    own = Generator(*(-torch.ones(1, 1, dtype=torch.float64) for _ in range(3)))
+    arguments = draw_arguments(2, 3, 0, heads=1, states=1)
+    full = FullGenerator(*own, 0.5 * own.vh)
+    for form in ("chunked", "convolution", "triton"):
+        with pytest.raises(FormUnavailable):
+            vi_scan(generator=own, mean_generator=full, **arguments, form=form)
+    growing = FullGenerator(*own, 2.0 * own.vh)
+    with pytest.raises(ValueRangeError, match="h v - vh hv = -1"):
+        vi_scan(generator=own, mean_generator=growing, **arguments)
 
 
 @pytest.mark.parametrize("n_variables", [97, 193, 300])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from orderless.errors import DtypeError, ShapeError, ValueRangeError
-from orderless.ops.zero_order_hold import Generator
+from orderless.ops.zero_order_hold import FullGenerator, Generator
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ScanCall:
     read: Tensor
     field: Tensor | None = None
     field_write: Tensor | None = None
-    mean_generator: Generator | None = None
+    mean_generator: Generator | FullGenerator | None = None
     skip: Tensor | None = None
     gate: Tensor | None = None
     state: Tensor | None = None
@@ -60,6 +60,7 @@ class ScanCall:
                 )
             ),
             feedback=self.mean_generator is not None,
+            full_mean=isinstance(self.mean_generator, FullGenerator),
         )
 
 
@@ -77,6 +78,11 @@ class CallFacts:
     states: int
     constant_in_time: bool
     feedback: bool
+    full_mean: bool = False
+    """Whether the mean of h_v drives h_h: then the pair has no closed form."""
+
+
+FULL_MEAN = "the mean of h_v drives h_h, which has no closed form; `reference` steps through it"
 
 
 def check(call: ScanCall) -> None:
@@ -156,8 +162,8 @@ def _check_shapes(call: ScanCall) -> None:
     expect("write", call.write, *io, constant=True)
     expect("read", call.read, *io, constant=True)
     for name, generator in _generators(call):
-        for part in ("h", "v", "vh"):
-            expect(f"{name}.{part}", getattr(generator, part), "head", "state")
+        for part, rates in zip(generator._fields, generator, strict=True):
+            expect(f"{name}.{part}", rates, "head", "state")
     if (call.field is None) != (call.field_write is None):
         given, missing = ("field", "field_write")[:: 1 if call.field is not None else -1]
         raise ShapeError(f"`{given}` was given without `{missing}`; one is written by the other.")
@@ -203,6 +209,14 @@ def _check_values(call: ScanCall) -> None:
                     "negative, or the state grows without bound."
                 )
         _check_finite(f"{name}.vh", generator.vh)
+        if isinstance(generator, FullGenerator):
+            _check_finite(f"{name}.hv", generator.hv)
+            room = generator.h * generator.v - generator.vh * generator.hv
+            if not bool((room > 0).all()):
+                raise ValueRangeError(
+                    f"`{name}` has h v - vh hv = {_worst(room, room > 0)}; it must be positive, or "
+                    "what h and v tell each other grows without bound."
+                )
     _check_finite("step", call.step)
     if bool((call.step < 0).any()):
         raise ValueRangeError(
@@ -234,7 +248,7 @@ def _worst(value: Tensor, good: Tensor) -> str:
     return f"{value[index].item():g} at {index}"
 
 
-def _generators(call: ScanCall) -> list[tuple[str, Generator]]:
+def _generators(call: ScanCall) -> list[tuple[str, Generator | FullGenerator]]:
     named = [("generator", call.generator), ("mean_generator", call.mean_generator)]
     return [(name, generator) for name, generator in named if generator is not None]
 
@@ -254,5 +268,5 @@ def _named_tensors(call: ScanCall) -> list[tuple[str, Tensor]]:
     ]
     found: list[tuple[str, Any]] = [(name, getattr(call, name)) for name in names]
     for name, generator in _generators(call):
-        found += [(f"{name}.{part}", getattr(generator, part)) for part in ("h", "v", "vh")]
+        found += [(f"{name}.{part}", getattr(generator, part)) for part in generator._fields]
     return [(name, value) for name, value in found if value is not None]

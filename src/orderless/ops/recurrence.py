@@ -5,7 +5,7 @@ given their meaning here, once for all such forms.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch.nn.functional import silu
 
 from orderless.ops.call import ScanCall
 from orderless.ops.pools import keep, presence
-from orderless.ops.zero_order_hold import Generator
+from orderless.ops.zero_order_hold import FullGenerator, Generator
 
 
 class Field(NamedTuple):
@@ -26,7 +26,7 @@ class Field(NamedTuple):
 class Mean(NamedTuple):
     """Feedback: the generator of the mean, and the weight [B,V] of every variable in it."""
 
-    generator: Generator
+    generator: Generator | FullGenerator
     weight: Tensor
 
 
@@ -83,8 +83,8 @@ def _recurrence(call: ScanCall, x: Tensor, present: Tensor | None) -> Recurrence
         value = value.to(dtype)
         return value.flip(axis) if call.reverse else value
 
-    def rates(generator: Generator) -> Generator:
-        return Generator(*(rate.to(dtype) for rate in generator))
+    def rates(generator: Any) -> Any:
+        return type(generator)(*(rate.to(dtype) for rate in generator))
 
     field = mean = None
     if call.field is not None and call.field_write is not None:

@@ -5,15 +5,28 @@
     y[t] = read[t] h[t]
 
 for every variable, with h = (h_h, h_v). Under feedback the deviations from the mean over the
-variables evolve so, and the mean evolves with the generator of the mean mode in place of A.
+variables evolve so, and the mean evolves with the generator of the mean mode in place of A. That
+one may be full, so that the mean of h_v drives h_h too: the paper's most general form, which this
+loop alone computes.
 """
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from orderless.ops.recurrence import Recurrence
-from orderless.ops.zero_order_hold import Block, Generator, hold, transition
+from orderless.ops.zero_order_hold import (
+    Block,
+    FullBlock,
+    FullGenerator,
+    Generator,
+    full_transition_and_hold,
+    hold,
+    transition,
+)
 
+Coefficients = tuple[Block | FullBlock, Block | FullBlock]  # exp(A step), and its integral
 Pair = tuple[Tensor, Tensor]  # (h_h, h_v), each [B,V,N,H,P] with D = H P
 
 
@@ -42,31 +55,34 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     return torch.stack(outputs, dim=2).flatten(-2), torch.stack(h, dim=2).flatten(-2)
 
 
-def _advance(coefficients: tuple[Block, Block], h: Pair, u: Pair) -> Pair:
+def _advance(coefficients: Coefficients, h: Pair, u: Pair) -> Pair:
     e, phi = coefficients
-    return (
-        e.h * h[0] + phi.h * u[0],
-        e.v * h[1] + e.vh * h[0] + phi.v * u[1] + phi.vh * u[0],
-    )
+    first = e.h * h[0] + phi.h * u[0]
+    if isinstance(e, FullBlock) and isinstance(phi, FullBlock):
+        first = first + e.hv * h[1] + phi.hv * u[1]
+    return first, e.v * h[1] + e.vh * h[0] + phi.v * u[1] + phi.vh * u[0]
 
 
-def _coefficients(generator: Generator, step: Tensor) -> tuple[Block, Block]:
+def _coefficients(generator: Generator | FullGenerator, step: Tensor) -> Coefficients:
     """exp(A step) and its integral for every time, [B,T,1,N,H,1]."""
+    if isinstance(generator, FullGenerator):
+        blocks = full_transition_and_hold(generator, step)
+    else:
+        blocks = transition(generator, step), hold(generator, step)
+    return _each(blocks, lambda part: part.transpose(-1, -2)[:, :, None, :, :, None])
 
-    def over_variables(block: Block) -> Block:
-        return Block(*(part.transpose(-1, -2)[:, :, None, :, :, None] for part in block))
 
-    e, phi = transition(generator, step), hold(generator, step)
-    return over_variables(e), over_variables(phi)
+def _each(coefficients: Coefficients, change: Callable[[Tensor], Tensor]) -> Coefficients:
+    e, phi = (type(block)(*map(change, block)) for block in coefficients)
+    return e, phi
 
 
 def _at(value: Tensor, axis: int, t: int) -> Tensor:
     return value.select(axis, t if value.shape[axis] > 1 else 0)
 
 
-def _at_time(coefficients: tuple[Block, Block], t: int) -> tuple[Block, Block]:
-    e, phi = (Block(*(_at(part, 1, t) for part in block)) for block in coefficients)
-    return e, phi
+def _at_time(coefficients: Coefficients, t: int) -> Coefficients:
+    return _each(coefficients, lambda part: _at(part, 1, t))
 
 
 def _times(weights: Tensor, signal: Tensor) -> Pair:

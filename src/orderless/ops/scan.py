@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from orderless.ops import chunked, convolution, reference, triton
-from orderless.ops.call import CallFacts, ScanCall, check
+from orderless.ops.call import FULL_MEAN, CallFacts, ScanCall, check
 from orderless.ops.forms import Form, Operator
 from orderless.ops.recurrence import Solve, run_plain
-from orderless.ops.zero_order_hold import Generator
+from orderless.ops.zero_order_hold import FullGenerator, Generator
 
 
 def vi_scan(
@@ -23,7 +23,7 @@ def vi_scan(
     *,
     field: Tensor | None = None,
     field_write: Tensor | None = None,
-    mean_generator: Generator | None = None,
+    mean_generator: Generator | FullGenerator | None = None,
     skip: Tensor | None = None,
     gate: Tensor | None = None,
     state: Tensor | None = None,
@@ -50,7 +50,8 @@ def vi_scan(
     - field, field_write: [batch, time, channel] and [batch, time, 2, state]: what all variables
       receive, pooled from features known before the scan (`pools.py`).
     - mean_generator: couples through the state instead: deviations from the mean of the variables
-      evolve with `generator`, the mean itself with `mean_generator`.
+      evolve with `generator`, the mean itself with `mean_generator`. As a `FullGenerator` it lets
+      the mean of h_v drive h_h too, in the form `reference` alone.
 
     **Other arguments**
     - skip: [channel], the direct term. gate: shaped like x.
@@ -133,8 +134,12 @@ def _not_one_tick(facts: CallFacts) -> str | None:
 
 def _varies_in_time(facts: CallFacts) -> str | None:
     if facts.constant_in_time:
-        return None
+        return _full_mean(facts)
     return "a convolution needs step, write, read and field_write with a time axis of size 1"
+
+
+def _full_mean(facts: CallFacts) -> str | None:
+    return FULL_MEAN if facts.full_mean else None
 
 
 def _never(_: CallFacts) -> None:
@@ -147,7 +152,7 @@ VI_SCAN = Operator(
         Form("triton", triton.run, triton.refusal),
         _plain_form("step", reference.solve, _not_one_tick),
         _plain_form("convolution", convolution.solve, _varies_in_time),
-        _plain_form("chunked", chunked.solve, _never),
+        _plain_form("chunked", chunked.solve, _full_mean),
         _plain_form("reference", reference.solve, _never),
     ),
 )

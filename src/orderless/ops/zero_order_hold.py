@@ -27,12 +27,33 @@ class Generator(NamedTuple):
     vh: Tensor
 
 
+class FullGenerator(NamedTuple):
+    """[[h, hv], [vh, v]]: v drives h as well. For the mean under feedback, in `reference` alone.
+
+    Stable where h and v are negative and h v exceeds vh hv.
+    """
+
+    h: Tensor
+    v: Tensor
+    vh: Tensor
+    hv: Tensor
+
+
 class Block(NamedTuple):
     """A lower-triangular 2x2 block [[h, 0], [vh, v]] at every (batch, time, head, state)."""
 
     h: Tensor
     v: Tensor
     vh: Tensor
+
+
+class FullBlock(NamedTuple):
+    """A 2x2 block [[h, hv], [vh, v]] at every (batch, time, head, state)."""
+
+    h: Tensor
+    v: Tensor
+    vh: Tensor
+    hv: Tensor
 
 
 def transition(generator: Generator, span: Tensor) -> Block:
@@ -43,6 +64,22 @@ def transition(generator: Generator, span: Tensor) -> Block:
 def hold(generator: Generator, span: Tensor) -> Block:
     """The integral of exp(A s) over [0, span]: what an input held over `span` [..., head] adds."""
     return _as_block(_Hold, generator, span)
+
+
+def full_transition_and_hold(generator: FullGenerator, span: Tensor) -> tuple[FullBlock, FullBlock]:
+    """`transition` and `hold` where both directions are there, from one exponential of 4 x 4."""
+    h, v, vh, hv = generator
+    both = torch.zeros(*h.shape, 4, 4, dtype=h.dtype, device=h.device)
+    rows = torch.stack((torch.stack((h, hv), -1), torch.stack((vh, v), -1)), -2)
+    # exp of [[A, I], [0, 0]] span holds exp(A span), and beside it the integral.
+    both = torch.cat((torch.cat((rows, _identity_like(rows)), -1), both[..., 2:, :]), -2)
+    grown = torch.linalg.matrix_exp(span[..., None, None, None] * both)
+
+    def block(columns: slice) -> FullBlock:
+        part = grown[..., :2, columns]
+        return FullBlock(part[..., 0, 0], part[..., 1, 1], part[..., 1, 0], part[..., 0, 1])
+
+    return block(slice(0, 2)), block(slice(2, 4))
 
 
 def integral(rate: Tensor, span: Tensor) -> Tensor:
@@ -163,6 +200,10 @@ class Spans:
         """Sum over k of coefficients [..., k] times span^(k+2)."""
         powers = self.span.expand(*self.span.shape[:-2], coefficients.shape[-1], -1).cumprod(-2)
         return (coefficients @ powers).mul_(self.span)
+
+
+def _identity_like(rows: Tensor) -> Tensor:
+    return torch.eye(2, dtype=rows.dtype, device=rows.device).expand_as(rows)
 
 
 def _thirds(entries: Tensor) -> tuple[Tensor, ...]:

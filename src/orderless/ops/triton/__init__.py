@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
-from orderless.ops.call import CallFacts, ScanCall
+from orderless.ops.call import FULL_MEAN, CallFacts, ScanCall
 
 MOST_STATES = 32
 
@@ -20,7 +20,7 @@ def refusal(facts: CallFacts) -> str | None:
         return f"its kernels take float32 and bfloat16, and x is {facts.dtype}"
     if facts.states > MOST_STATES:
         return f"its kernels hold up to {MOST_STATES} states, and the call has {facts.states}"
-    return None
+    return FULL_MEAN if facts.full_mean else None
 
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
