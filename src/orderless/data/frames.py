@@ -201,11 +201,13 @@ def _columns(frame: nw.DataFrame) -> Iterator[Column]:
         # narwhals finds such columns by position only.
         yield from map(_from_series, frame.iter_columns())
         return
-    kinds = list(schema.values())
+    floats = {
+        name: place
+        for place, (name, dtype) in enumerate(schema.items())
+        if isinstance(dtype, (nw.Float64, nw.Float32))
+    }
     # By position: polars would take a name such as "*" for all columns.
-    places = [place for place, one in enumerate(kinds) if one in (nw.Float64, nw.Float32)]
-    floats = [name for name, one in schema.items() if one in (nw.Float64, nw.Float32)]
-    numbers = frame[:, places].to_numpy() if floats else np.empty((0, 0))
+    numbers = frame[:, list(floats.values())].to_numpy() if floats else np.empty((0, 0))
     block = dict(zip(floats, numbers.T, strict=True)) if numbers.dtype.kind == "f" else {}
     for name, dtype in schema.items():
         if name in block:
