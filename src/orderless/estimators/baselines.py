@@ -66,22 +66,31 @@ def fit_ridges(
     """Both ridges in closed form; `train` and `validation` are window indices [window, 2]."""
     device = series.flat.device
     coupled = LinearForecast(context, horizon, center=center, scale=scale).to(device)
-    variables = series.members.shape[1]
+    fit_linear(coupled, series, train, validation)
+    own = LinearForecast(context, horizon, pooled=False, center=center, scale=scale).to(device)
+    own.load_state_dict({"own": coupled.own})
+    return Ridges(own.requires_grad_(False), coupled)
+
+
+def fit_linear(linear: LinearForecast, series: Series, train: Tensor, validation: Tensor) -> None:
+    """Fit in closed form, with the penalty that does best on validation, and freeze.
+
+    More than `MOST_ROWS` look-backs are thinned out evenly.
+    """
+    variables, length = series.members.shape[1], linear.context + linear.horizon
 
     def collect(index: Tensor) -> RidgeStatistics:
-        statistics = RidgeStatistics(coupled)
+        statistics = RidgeStatistics(linear)
         index = thin(index, MOST_ROWS // variables)
-        for part in index.split(max(1, ENTRIES_AT_ONCE // ((context + horizon) * variables))):
-            batch = series.batch(part, context, horizon)
+        for part in index.split(max(1, ENTRIES_AT_ONCE // (length * variables))):
+            batch = series.batch(part, linear.context, linear.horizon)
             statistics.update(
                 batch.values, batch.targets, batch.observed, batch.target_observed, batch.members
             )
         return statistics
 
-    coupled.fit(collect(train), collect(validation))
-    own = LinearForecast(context, horizon, pooled=False, center=center, scale=scale).to(device)
-    own.load_state_dict({"own": coupled.own})
-    return Ridges(own.requires_grad_(False), coupled.requires_grad_(False))
+    linear.fit(collect(train), collect(validation))
+    linear.requires_grad_(False)
 
 
 def thin(index: Tensor, most: int) -> Tensor:

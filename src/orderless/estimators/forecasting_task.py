@@ -127,15 +127,6 @@ class ForecastingTask:
         return self.series.batch(windows, self.module.context, self.module.horizon, variables)
 
 
-def point_forecast(network: Any) -> Callable[..., Tensor]:
-    """The forecast of a batch; without the deep part where that adds exactly nothing."""
-    silent = not (network.blend and (network.deep.weight.any() or network.deep.bias.any()))
-    if silent and network.linear is not None:
-        linear = network.linear
-        return lambda batch, masks: linear(batch.values, *masks)
-    return lambda batch, masks: network(batch.values, *masks).point
-
-
 def _all_exist(windows: Tensor) -> bool:
     """Whether no look-back begins before its system does."""
     return bool((windows[:, 1] >= 0).all())

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 NEAR = 0.5  # |rate * span| below which a difference of exponentials is taken from its series
 TINY = 1e-20  # keeps a gap between rates from being 0; changes no digit of any other gap
@@ -69,10 +70,10 @@ def hold(generator: Generator, span: Tensor) -> Block:
 def full_transition_and_hold(generator: FullGenerator, span: Tensor) -> tuple[FullBlock, FullBlock]:
     """`transition` and `hold` where both directions are there, from one exponential of 4 x 4."""
     h, v, vh, hv = generator
-    both = torch.zeros(*h.shape, 4, 4, dtype=h.dtype, device=h.device)
-    rows = torch.stack((torch.stack((h, hv), -1), torch.stack((vh, v), -1)), -2)
+    matrix = torch.stack((torch.stack((h, hv), -1), torch.stack((vh, v), -1)), -2)
+    identity = torch.eye(2, dtype=h.dtype, device=h.device).expand_as(matrix)
     # exp of [[A, I], [0, 0]] span holds exp(A span), and beside it the integral.
-    both = torch.cat((torch.cat((rows, _identity_like(rows)), -1), both[..., 2:, :]), -2)
+    both = pad(torch.cat((matrix, identity), -1), (0, 0, 0, 2))
     grown = torch.linalg.matrix_exp(span[..., None, None, None] * both)
 
     def block(columns: slice) -> FullBlock:
@@ -200,10 +201,6 @@ class Spans:
         """Sum over k of coefficients [..., k] times span^(k+2)."""
         powers = self.span.expand(*self.span.shape[:-2], coefficients.shape[-1], -1).cumprod(-2)
         return (coefficients @ powers).mul_(self.span)
-
-
-def _identity_like(rows: Tensor) -> Tensor:
-    return torch.eye(2, dtype=rows.dtype, device=rows.device).expand_as(rows)
 
 
 def _thirds(entries: Tensor) -> tuple[Tensor, ...]:
