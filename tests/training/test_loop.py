@@ -1,5 +1,7 @@
 import io
 import math
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,10 +117,12 @@ def test_a_damaged_checkpoint_gives_an_error_in_words(tmp_path, damage):
         train(Toy(), settings(checkpoint=tmp_path, epochs=1))
 
 
+SCRIPT = Path(__file__).with_name("toy.py")
+
+
 def start(folder: Path, pause: float) -> subprocess.Popen:
-    script = Path(__file__).with_name("toy.py")
     return subprocess.Popen(
-        [sys.executable, str(script), str(folder), str(pause)],
+        [sys.executable, str(SCRIPT), str(folder), str(pause)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -154,15 +158,28 @@ def test_a_run_that_was_stopped_ends_with_the_same_weights(tmp_path, how):
     assert same(continued, straight)
 
 
-def test_two_processes_agree_on_the_weights(tmp_path):
-    script = Path(__file__).with_name("toy.py")
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run(
-        [*launch, str(script), str(tmp_path), "0"],
-        check=True,
+def run_two_processes(folder: Path) -> subprocess.CompletedProcess:
+    """The toy task under PyTorch's launcher, over the loopback device alone."""
+    launch = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    return subprocess.run(
+        [sys.executable, "-m", *launch, "--nproc-per-node=2", SCRIPT, folder, "0"],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": loopback},
         capture_output=True,
+        text=True,
         timeout=120,
     )
+
+
+def test_two_processes_agree_on_the_weights(tmp_path):
+    # Whether two processes find each other in time is up to a busy machine, and not tested here:
+    # a second try is allowed. What they agree on is tested, and a fault in it shows in both.
+    ended = run_two_processes(tmp_path)
+    if ended.returncode != 0:
+        shutil.rmtree(tmp_path)
+        tmp_path.mkdir()
+        ended = run_two_processes(tmp_path)
+    assert ended.returncode == 0, ended.stderr
     first, second = (load_file(tmp_path / f"weights{rank}.safetensors") for rank in (0, 1))
     assert all(torch.equal(first[name], second[name]) for name in first)
     task = Toy()

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -53,3 +54,4 @@ if __name__ == "__main__":
     train(task, settings(checkpoint=folder, checkpoint_seconds=0.0))
     rank = os.environ.get("RANK", "0")
     save_file(task.module.state_dict(), folder / f"weights{rank}.safetensors")
+    PartialState().destroy_process_group()

@@ -176,6 +176,8 @@ class _Run:
             if interrupted():
                 self.checkpoint()
                 raise KeyboardInterrupt
+        # No process goes on, or ends, while another still listens or writes the checkpoint.
+        self.accelerator.wait_for_everyone()
         self.accelerator.unwrap_model(self.module, keep_fp32_wrapper=False)
         self.plain.load_state_dict(self.best)
         self.plain.zero_grad(set_to_none=True)
