@@ -52,7 +52,7 @@ CELLS = {
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Z"]), min_size=1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(data=st.data(), names=st.lists(NAMES, min_size=1, max_size=4, unique=True))
 def test_any_csv_is_one_panel_to_all_libraries(data, names):
     rows = data.draw(st.integers(2, 6))

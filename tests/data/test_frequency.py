@@ -35,7 +35,7 @@ def stamps(index: pd.DatetimeIndex) -> np.ndarray:
 
 
 @pytest.mark.parametrize("step", STEPS)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_the_grid_fills_the_gaps_and_goes_on_as_pandas_would(step, data):
     size = data.draw(st.integers(12, 40))
@@ -80,7 +80,7 @@ def test_a_time_that_the_clock_skips_still_has_a_place_in_the_future():
     assert future[-1] == np.datetime64("2024-04-01T00:30")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     start=st.integers(-(10**6), 10**6),
     step=st.integers(1, 10**6),

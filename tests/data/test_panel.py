@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from orderless.data import canonical_order, read_panel
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(names=st.lists(st.text(), unique=True, min_size=1), random=st.randoms(use_true_random=False))
 def test_canonical_order_forgets_the_order_and_restore_brings_it_back(names, random):
     shuffled = random.sample(names, len(names))

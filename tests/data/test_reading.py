@@ -78,7 +78,7 @@ def expected_values(grid, kept, columns):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(table=tables())
 def test_a_wide_frame_is_read_whatever_its_order_types_and_gaps(library, table):
     grid, kept, columns, order = table
@@ -97,7 +97,7 @@ def test_a_wide_frame_is_read_whatever_its_order_types_and_gaps(library, table):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(table=tables(), random=st.randoms(use_true_random=False))
 def test_a_long_frame_says_the_same_as_the_wide_one(library, table, random):
     grid, kept, columns, _ = table
@@ -117,7 +117,7 @@ def test_a_long_frame_says_the_same_as_the_wide_one(library, table, random):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(first=tables(), second=tables())
 def test_groups_are_read_as_if_each_were_alone(library, first, second):
     parts = []
@@ -177,7 +177,6 @@ def odd_columns(draw):
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "dict"])
 @settings(
-    deadline=None,
     max_examples=150,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -236,7 +235,7 @@ NESTED = st.recursive(
 
 
 @pytest.mark.parametrize("read", [read_panel, read_cases])
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(data=NESTED)
 def test_any_nest_of_values_is_read_or_refused_in_words(read, data):
     with contextlib.suppress(DataError):
@@ -352,7 +351,7 @@ def test_an_error_in_a_group_says_which():
         read_panel(frame, group="plant")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(shape=st.tuples(st.integers(1, 6), st.integers(1, 4)), seed=st.integers(0, 99))
 def test_arrays_lists_and_tensors_say_the_same(shape, seed):
     array = np.random.default_rng(seed).normal(size=shape)

@@ -9,7 +9,7 @@ from orderless.data import fit_scaler
 FINITE = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(values=arrays(np.float64, (3, 17), elements=FINITE), observed=arrays(bool, (3, 17)))
 def test_scaling_can_be_undone_and_sees_observed_entries_only(values, observed):
     scaler = fit_scaler(values, observed)

@@ -24,7 +24,7 @@ def random_systems(shapes, seed=0):
     return values, observed
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(shapes=SHAPES, data=st.data())
 def test_gathering_equals_slicing_one_window_after_the_other(shapes, data):
     values, observed = random_systems(shapes)
@@ -72,7 +72,7 @@ def test_masked_entries_may_hold_anything():
     assert torch.equal(one.targets, two.targets)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     lengths=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     context=st.integers(1, 10),
@@ -92,7 +92,7 @@ def test_every_window_lies_within_its_system_and_none_is_left_out(
     assert [tuple(row) for row in index.tolist()] == expected
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(
     lengths=st.lists(st.integers(1, 60), min_size=1, max_size=4),
     context=st.integers(1, 10),
@@ -132,7 +132,7 @@ def test_no_window_fits_a_system_that_is_too_short():
     assert window_starts([5], 8, 2).shape == (0, 2)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(variables=st.integers(1, 12), seed=st.integers(0, 1000))
 def test_subsets_hold_distinct_variables_and_members_before_padding(variables, seed):
     members = torch.ones(6, variables, dtype=torch.bool)
@@ -158,7 +158,7 @@ def test_halves_of_halves_are_drawn_and_sometimes_all():
     assert sizes == {8, 4, 2, 1}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(1, 30), min_size=1, max_size=3),
     context=st.integers(1, 8),

@@ -116,7 +116,7 @@ def test_scores_go_to_the_rows_they_belong_to(kind):
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False), groups=st.integers(1, 3))
 def test_what_was_read_is_written_back_in_the_order_of_the_rows(library, random, groups):
     table = [
@@ -138,7 +138,7 @@ def test_what_was_read_is_written_back_in_the_order_of_the_rows(library, random,
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(random=st.randoms(use_true_random=False))
 def test_a_long_frame_is_written_back_in_the_order_of_its_rows(library, random):
     table = [

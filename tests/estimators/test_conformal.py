@@ -7,7 +7,7 @@ from orderless.errors import SettingError
 from orderless.estimators.conformal import column_endings, fit_error_table
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), level=st.sampled_from([0.5, 0.8, 0.9, 0.95]))
 def test_an_interval_holds_its_share_of_new_errors(seed, level):
     random = np.random.default_rng(seed)

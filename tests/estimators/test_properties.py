@@ -15,7 +15,7 @@ from orderless.errors import OrderlessError
 
 SMALL = {"network": {"channels": 4, "states": 2, "stride": 3, "patch": 6}, "verbose": False}
 ROWS, HORIZON = 40, 3
-few = settings(deadline=None, max_examples=12)
+few = settings(max_examples=12)
 
 # The deep part has a say without any training: the network starts from nothing, not from ridge.
 DEEP = {**SMALL, "epochs": 1, "training": {"batch_size": 8, "learning_rate": 0.05}}

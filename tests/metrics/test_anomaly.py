@@ -51,13 +51,13 @@ def runs(flags):
     return found
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(case=labels_and_other(alarms))
 def test_point_f1_agrees_with_scikit_learn(case):
     assert point_f1(*case) == pytest.approx(reference.f1_score(*case, zero_division=0))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(case=labels_and_other(alarms))
 def test_point_adjustment_marks_whole_segments_and_nothing_else(case):
     labels, alarm = case
@@ -70,7 +70,7 @@ def test_point_adjustment_marks_whole_segments_and_nothing_else(case):
     assert point_adjusted_f1(labels, alarm) == pytest.approx(expected)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(case=labels_and_other(scores))
 def test_auc_pr_agrees_with_scikit_learn(case):
     assert auc_pr(*case) == pytest.approx(reference.average_precision_score(*case))
@@ -115,7 +115,7 @@ def brute_affiliation(labels, alarm, cells=16):
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(case=labels_and_other(alarms))
 def test_affiliation_agrees_with_sums_over_small_cells(case):
     assert affiliation_f1(*case) == pytest.approx(brute_affiliation(*case), abs=1e-9)
@@ -130,7 +130,7 @@ def test_affiliation_gives_the_published_example():
     assert affiliation_f1(labels, alarm) == pytest.approx(expected, abs=1e-8)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(case=labels_and_other(alarms), weight=st.sampled_from([0.0, 0.2, 1.0]))
 def test_range_f1_agrees_with_its_definition_spelled_out(case, weight):
     labels, alarm = case
@@ -181,7 +181,7 @@ def brute_vus_pr(labels, score, longest_buffer, thresholds):
     return np.mean(areas)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(case=labels_and_other(scores), buffer=st.integers(0, 9), thresholds=st.integers(2, 12))
 def test_vus_pr_agrees_with_its_definition_spelled_out(case, buffer, thresholds):
     got = vus_pr(*case, longest_buffer=buffer, thresholds=thresholds)

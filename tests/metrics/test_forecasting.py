@@ -22,7 +22,7 @@ PAIRS = arrays(np.float64, (2, 3, 7), elements=NUMBERS)
 SIMPLE = [mse, mae, smape]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pair=PAIRS)
 def test_errors_agree_with_scikit_learn(pair):
     actual, forecast = pair
@@ -37,7 +37,7 @@ def test_errors_agree_with_scikit_learn(pair):
     assert np.isclose(mape(actual, forecast), expected)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(pair=PAIRS)
 def test_smape_is_the_mean_of_its_terms(pair):
     terms = [
@@ -48,7 +48,7 @@ def test_smape_is_the_mean_of_its_terms(pair):
 
 
 @pytest.mark.parametrize("metric", SIMPLE)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(pair=PAIRS, mask=arrays(bool, (3, 7)).filter(np.any))
 def test_what_the_mask_leaves_out_does_not_count(metric, pair, mask):
     actual, forecast = pair

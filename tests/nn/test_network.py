@@ -39,7 +39,7 @@ CONFIGS = {
     "paper": paper(CONTEXT),
 }
 seeds = st.integers(0, 2**20)
-modest = settings(deadline=None, max_examples=3)
+modest = settings(max_examples=3)
 every_config = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 a_few = pytest.mark.parametrize("config", [CONFIGS["small"], CONFIGS["feedback"]], ids=["a", "b"])
 

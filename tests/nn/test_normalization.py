@@ -10,7 +10,7 @@ from orderless.nn.normalization import normalize
 @pytest.mark.parametrize("center", ["mean", "last", "none"])
 @pytest.mark.parametrize("scale", [True, False])
 @given(seed=st.integers(0, 2**20), level=st.floats(-1e3, 1e3))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_values_scale_and_center_give_the_data_back(center, scale, seed, level):
     x, _, present = drawn((2, 3, 9), seed)
     values, middle, spread = normalize(x + level, present, center=center, scale=scale)

@@ -6,7 +6,7 @@ from orderless.nn.patches import count_patches, cut_patches, join_patches
 
 
 @given(length=st.integers(1, 60), patch=st.integers(1, 12), data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_cutting_and_joining_gives_the_series_back(length, patch, data):
     stride = data.draw(st.integers(1, patch))
     x = torch.randn(2, 3, length, dtype=torch.float64)

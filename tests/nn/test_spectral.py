@@ -22,7 +22,7 @@ def identity(module):
 
 
 @given(tokens=st.integers(1, 17))
-@settings(deadline=None, max_examples=17)
+@settings(max_examples=17)
 def test_the_literal_layout_is_as_long_as_the_input_and_loses_nothing(tokens):
     branch = identity(shaken(SpectralBranch(4, layout="concatenated", states=2), 0))
     x, _, _ = drawn((2, 3, tokens, 4), tokens)
@@ -30,7 +30,7 @@ def test_the_literal_layout_is_as_long_as_the_input_and_loses_nothing(tokens):
 
 
 @given(tokens=st.integers(1, 17))
-@settings(deadline=None, max_examples=17)
+@settings(max_examples=17)
 def test_stacked_parts_come_back_through_inverse_maps(tokens):
     branch = identity(shaken(SpectralBranch(2, layout="stacked", states=2), 0))
     with torch.no_grad():

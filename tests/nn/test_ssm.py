@@ -29,7 +29,7 @@ sizes = st.tuples(
     st.sampled_from((1, 6, 32)),
 )
 seeds = st.integers(0, 2**20)
-modest = settings(deadline=None, max_examples=15)
+modest = settings(max_examples=15)
 
 
 def called(build, shape, seed, *, masks=True):
@@ -223,7 +223,7 @@ def test_steps_start_within_their_range_spread_over_the_heads():
 
 
 @given(scale=st.floats(-50, 20))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_both_modes_are_stable_whatever_the_parameters_are(scale):
     layer = VI2DSSM(6, coupling="feedback").double()
     with torch.no_grad():

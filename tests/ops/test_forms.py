@@ -43,7 +43,7 @@ def test_every_plain_form_is_listed_here():
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@settings(deadline=None, max_examples=20, derandomize=True)
+@settings(max_examples=20)
 @given(case=cases())
 def test_a_form_agrees_with_the_reference(form, dtype, case):
     call = build(settle(case, form), dtype)
@@ -73,7 +73,7 @@ def test_gradcheck_passes(form, feedback):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10)
 @given(case=cases())
 def test_reordering_variables_reorders_the_output_and_the_state(form, case):
     case = settle(replace(case, variables=max(case.variables, 2)), form)
@@ -90,7 +90,7 @@ def test_reordering_variables_reorders_the_output_and_the_state(form, case):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10)
 @given(case=cases(observed=True, members=True, extras=True))
 def test_what_a_masked_entry_holds_changes_nothing(form, case):
     call = build(settle(case, form))
@@ -119,7 +119,7 @@ def test_what_a_masked_entry_holds_changes_nothing(form, case):
 
 
 @pytest.mark.parametrize("form", ["chunked", "convolution", "reference"])
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10)
 @given(case=cases(), share=st.floats(0, 1))
 def test_two_short_calls_equal_one_long_call(form, case, share):
     case = settle(replace(case, time=max(case.time, 2)), form)
@@ -154,7 +154,7 @@ def _part(call, times):
 
 
 @pytest.mark.parametrize("form", ["chunked", "convolution", "reference"])
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10)
 @given(case=cases(reverse=False))
 def test_reverse_equals_flipping_every_time_axis(form, case):
     call = build(settle(case, form))
@@ -196,7 +196,7 @@ def test_the_equivariance_that_users_can_measure_holds(form):
     assert equivariance_error(lambda x: run(replace(shared, x=x), form)[0], call.x) <= 1e-10
 
 
-@settings(deadline=None, max_examples=10, derandomize=True)
+@settings(max_examples=10)
 @given(case=cases(constant=False, reverse=False))
 def test_ticks_one_by_one_equal_the_scan(case):
     call = build(replace(case, time=min(case.time, 40)))

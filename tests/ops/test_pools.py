@@ -10,7 +10,7 @@ POOLS = ("mean", "sum", "attention")
 sizes = st.tuples(
     st.integers(1, 3), st.sampled_from((1, 2, 3, 7, 13, 101)), st.integers(1, 9), st.integers(1, 5)
 )
-modest = settings(deadline=None, max_examples=40)
+modest = settings(max_examples=40)
 
 
 def pooled(name, x, query_weight=None, **masks):

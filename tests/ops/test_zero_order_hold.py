@@ -37,7 +37,7 @@ def coefficients(h, v, span):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@settings(deadline=None, max_examples=400, derandomize=True)
+@settings(max_examples=400)
 @given(rate=rates, gap=gaps, span=steps, swap=st.booleans())
 def test_coefficients_are_accurate_for_every_gap_and_step(dtype, rate, gap, span, swap):
     h, v = torch.tensor(rate, dtype=dtype), torch.tensor(rate * (1 + gap), dtype=dtype)
@@ -48,7 +48,7 @@ def test_coefficients_are_accurate_for_every_gap_and_step(dtype, rate, gap, span
             assert abs(found.item() - truth) <= RELATIVE[dtype] * abs(truth)
 
 
-@settings(deadline=None, max_examples=200, derandomize=True)
+@settings(max_examples=200)
 @given(rate=rates, gap=gaps, span=steps)
 def test_the_derivative_of_the_hold_by_its_span_is_the_transition(rate, gap, span):
     h, v = torch.tensor(rate), torch.tensor(rate * (1 + gap))

@@ -22,7 +22,7 @@ def permutation_matrix(order, size):
     return torch.kron(rows, torch.eye(size, dtype=torch.float64))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(sizes)
 def test_the_nearest_form_is_the_average_over_all_permutations(drawn):
     n_variables, size, seed = drawn
@@ -35,7 +35,7 @@ def test_the_nearest_form_is_the_average_over_all_permutations(drawn):
     torch.testing.assert_close(nearest_canonical_form(matrix, n_variables).matrix(), average)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(sizes)
 def test_projecting_twice_changes_nothing_and_what_is_cut_off_is_orthogonal(drawn):
     n_variables, size, seed = drawn
@@ -45,7 +45,7 @@ def test_projecting_twice_changes_nothing_and_what_is_cut_off_is_orthogonal(draw
     assert abs(((matrix - nearest) * nearest).sum().item()) < 1e-9
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(sizes)
 def test_the_two_modes_have_the_spectrum_of_the_whole_matrix(drawn):
     n_variables, size, seed = drawn

@@ -101,7 +101,7 @@ def check_against_definition(n_variables, time, seed, *, heads, states, gap):
         assert (state - expected_state).norm() <= 1e-12 * expected_state.norm()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     n_variables=st.integers(1, 16),
     time=st.integers(1, 40),
@@ -112,7 +112,7 @@ def test_feedback_is_the_exponential_of_the_whole_generator(n_variables, time, s
     check_against_definition(n_variables, time, seed, heads=2, states=2, gap=gap)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(n_variables=st.integers(1, 12), time=st.integers(1, 20), seed=st.integers(0, 10_000))
 def test_a_mean_of_h_v_that_drives_h_h_is_the_exponential_of_the_whole(n_variables, time, seed):
     h, v, vh, mean_h, mean_v, mean_vh = randn(6, 2, 2, seed=seed)

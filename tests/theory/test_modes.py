@@ -31,7 +31,7 @@ def norm_at(generator, time):
     return transition_norm(Generator(h, v, vh), torch.tensor([time], dtype=torch.float64)).item()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(generators(), st.floats(-2.0, 1.0))
 def test_the_norm_of_a_transition_is_its_largest_singular_value(generator, exponent):
     h, v, vh = (rate.item() for rate in generator)
@@ -49,7 +49,7 @@ def test_the_norm_of_a_transition_is_its_largest_singular_value(generator, expon
     assert closed == pytest.approx(expected, rel=1e-12)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(generators())
 def test_the_transient_bound_is_reached_and_never_passed(generator):
     bound = transient_bound(generator)
@@ -72,7 +72,7 @@ def test_the_transient_bound_is_reached_and_never_passed(generator):
         assert bound == pytest.approx(1.0, abs=1e-3)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(generators())
 def test_the_input_bound_is_the_integral_of_the_norm(generator):
     # Integrated over the logarithm of time, in pieces, by a rule that adapts itself.

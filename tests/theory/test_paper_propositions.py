@@ -55,7 +55,7 @@ POOLS = {
 
 class TestProposition1PooledSummaryIsInvariant:
     @pytest.mark.parametrize("pool", POOLS)
-    @settings(deadline=None, max_examples=20)
+    @settings(max_examples=20)
     @given(n_variables=st.integers(1, 40), seed=st.integers(0, 1000))
     def test_any_pool_of_a_shared_projection_ignores_the_order(self, pool, n_variables, seed):
         z, projection = randn(2, n_variables, 5, CHANNELS, seed=seed), randn(CHANNELS, CHANNELS)
@@ -73,7 +73,7 @@ class TestProposition1PooledSummaryIsInvariant:
 
 class TestProposition2DynamicsAreEquivariant:
     @pytest.mark.parametrize("pool", [*POOLS, "feedback"])
-    @settings(deadline=None, max_examples=10)
+    @settings(max_examples=10)
     @given(n_variables=st.integers(1, 20), seed=st.integers(0, 1000))
     def test_reordered_inputs_and_initial_states_give_reordered_solutions(
         self, pool, n_variables, seed
@@ -192,7 +192,7 @@ class TestTheorem2DependencyDepth:
 
 
 class TestTheorem3DiscreteStability:
-    @settings(deadline=None, max_examples=30)
+    @settings(max_examples=30)
     @given(seed=st.integers(0, 10_000), exponent=st.floats(-4.0, 2.0))
     def test_the_hold_of_a_hurwitz_matrix_is_stable_for_every_step(self, seed, exponent):
         matrix = randn(4, 4, seed=seed)

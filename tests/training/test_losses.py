@@ -11,7 +11,7 @@ POINT = list(LOSSES.items())
 
 
 @pytest.mark.parametrize(("name", "loss"), POINT)
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_a_masked_entry_has_no_influence_on_value_or_gradient(name, loss, seed):
     generator = torch.Generator().manual_seed(seed)

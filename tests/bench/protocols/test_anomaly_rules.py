@@ -52,7 +52,7 @@ def test_the_threshold_of_the_paper_does():
     assert threshold != choose_threshold(training, test * 1000, 0.01, "paper")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(flags=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
 def test_point_adjustment_is_that_of_the_metric(flags):
     labels, alarm = np.array(flags).T

@@ -41,7 +41,7 @@ def test_the_number_of_test_windows_is_that_of_the_literature(name, rows, counts
     assert tuple(found) == counts
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(context=st.integers(1, 70), horizon=st.integers(1, 20))
 def test_every_target_row_of_the_test_span_is_scored(context, horizon):
     starts = every_window(target_span(BORDERS, "test"), context, horizon)
