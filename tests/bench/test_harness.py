@@ -77,7 +77,7 @@ def test_only_missing_cells_are_run(tmp_path):
     run_cells(cells[:1], run, tmp_path, say=quietly)
     before = path_of(cells[0], tmp_path).read_bytes()
     summary = run_cells(cells, run, tmp_path, say=quietly)
-    assert (summary.done, summary.kept) == ([cells[1].name], [cells[0].name])
+    assert (summary.done, summary.kept) == ([cells[1].full_name], [cells[0].full_name])
     assert path_of(cells[0], tmp_path).read_bytes() == before
 
 
@@ -91,14 +91,14 @@ def test_a_killed_run_keeps_what_was_finished(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_cells(cells, killed, tmp_path, say=quietly)
     summary = run_cells(cells, run, tmp_path, say=quietly)
-    assert summary.kept == [cells[0].name]
+    assert summary.kept == [cells[0].full_name]
     assert len(summary.done) == 2
     assert not list(tmp_path.rglob(".*.json*"))
 
 
 def test_cells_are_run_again_when_asked(tmp_path):
     run_cells([CELL], run, tmp_path, say=quietly)
-    assert run_cells([CELL], run, tmp_path, again=True, say=quietly).done == [CELL.name]
+    assert run_cells([CELL], run, tmp_path, again=True, say=quietly).done == [CELL.full_name]
 
 
 def test_another_config_is_another_result(tmp_path):
@@ -111,12 +111,12 @@ def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):
     cells = [replace(CELL, model=name) for name in ("broken", "huge", "bug", "a model")]
     said = []
     summary = run_cells(cells, run, tmp_path, say=said.append)
-    assert summary.done == [CELL.name]
-    assert summary.failed[cells[0].name] == "there is no data"
-    assert "10 TiB" in summary.failed[cells[1].name]
+    assert summary.done == [CELL.full_name]
+    assert summary.failed[cells[0].full_name] == "there is no data"
+    assert "10 TiB" in summary.failed[cells[1].full_name]
     assert not path_of(cells[0], tmp_path).exists()
     # A bug of ours is told with its place, and does not cost the other cells either.
-    assert "ZeroDivisionError in test_harness.py" in summary.failed[cells[2].name]
+    assert "ZeroDivisionError in test_harness.py" in summary.failed[cells[2].full_name]
     assert len(said) == 4
 
 
@@ -124,7 +124,7 @@ def test_cells_run_side_by_side_give_the_same_results(tmp_path):
     cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192, 336)]
     summary = run_cells(cells, run, tmp_path / "two", jobs=2, say=quietly)
     run_cells(cells, run, tmp_path / "one", say=quietly)
-    assert sorted(summary.done) == sorted(cell.name for cell in cells)
+    assert sorted(summary.done) == sorted(cell.full_name for cell in cells)
     for cell in cells:
         one, two = (find_result(cell, tmp_path / name) for name in ("one", "two"))
         assert one.seeds == two.seeds
@@ -134,26 +134,25 @@ def test_a_process_that_dies_costs_its_cell_and_no_other(tmp_path):
     cells = [replace(CELL, model="killed")]
     cells += [replace(CELL, model="bug", protocol="paper")]
     cells += [replace(CELL, model=name, protocol="paper") for name in ("killed", "broken", "good")]
-    summary = run_cells(cells, run, tmp_path, jobs=2, say=quietly)
-    assert summary.done == ["sine/96/good/paper"]
+    summary = run_cells(cells, run, tmp_path, jobs=2, one_fit=("toy",), say=quietly)
+    assert summary.done == ["toy/sine/96/good/paper"]
     assert len(summary.failed) == 4
     # The second cell of its group is tried all the same, by another process.
-    assert "process died" in summary.failed["sine/96/killed/fair"]
-    assert "process died" in summary.failed["sine/96/killed/paper"]
-    assert "ZeroDivisionError" in summary.failed["sine/96/bug/paper"]
+    assert "process died" in summary.failed["toy/sine/96/killed/fair"]
+    assert "process died" in summary.failed["toy/sine/96/killed/paper"]
+    assert "ZeroDivisionError" in summary.failed["toy/sine/96/bug/paper"]
 
 
-def test_cells_that_share_a_fit_go_to_one_process(tmp_path):
+def test_cells_that_share_a_fit_go_to_one_process_and_others_to_several(tmp_path):
     cells = [
-        replace(CELL, setting=setting, protocol=protocol, model="process")
+        replace(CELL, table=table, protocol=protocol, model="process")
         for protocol in ("fair", "paper")
-        for setting in ("96", "192", "336")
+        for table in ("shared", "apart")
     ]
-    run_cells(cells, run, tmp_path, jobs=3, say=quietly)
-    numbers = {cell.name: find_result(cell, tmp_path).mean("mse") for cell in cells}
-    for setting in ("96", "192", "336"):
-        fair, paper = (numbers[f"sine/{setting}/process/{p}"] for p in ("fair", "paper"))
-        assert fair == paper != os.getpid()
+    run_cells(cells, run, tmp_path, jobs=4, one_fit=("shared",), say=quietly)
+    fair, apart, paper, other = (find_result(cell, tmp_path).mean("mse") for cell in cells)
+    assert fair == paper != os.getpid()
+    assert apart != other
 
 
 def test_nobody_to_do_the_work_is_an_error(tmp_path):

@@ -289,9 +289,11 @@ def test_one_command_runs_several_tables(folder, tmp_path, capsys, monkeypatch):
     write_m4(folder)
     parts = ["--only", "BasicMotions/all/ridge", "--only", "Quarterly/all/naive/"]
     assert main(["bench", "run", "classification", "m4", *parts, "--seeds", "1"]) == 0
-    shown = capsys.readouterr().out
-    assert "classification: 1 done" in shown
-    assert "m4: 1 done" in shown
+    assert "2 done, 0 were there, 0 failed" in capsys.readouterr().out
+    # What is asked of one table only is said with its name.
+    assert main(["bench", "list", "classification", "m4", "--only", "m4/M4-Weekly"]) == 0
+    names = [line.split("/")[0] for line in capsys.readouterr().out.splitlines()]
+    assert set(names) == {"M4-Weekly"}
 
 
 def test_a_budget_is_part_of_what_is_recorded(folder, tmp_path, capsys, monkeypatch):
@@ -324,10 +326,19 @@ def test_peers_whose_library_is_not_here_are_left_out_in_one_line(
     assert "0 done, 0 were there, 0 failed" in shown
 
 
-def test_a_cell_without_data_fails_and_says_how_to_get_it(folder, tmp_path, capsys, monkeypatch):
+def test_sets_that_are_not_here_are_one_line_that_says_how_to_get_them(
+    folder, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    assert main(["bench", "run", "m4", "--only", "M4-Hourly/all/naive/"]) == 1
-    assert "orderless data get M4-Hourly" in capsys.readouterr().out
+    write_m4(folder)
+    assert main(["bench", "run", "m4", "--only", "/naive/", "--protocol", "both"]) == 1
+    first, *cells, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("left out: 10 cells, no data here; `orderless data get M4-Yearly M4-M")
+    assert [line.split("] ")[1].split(":")[0] for line in cells] == [
+        "m4/M4-Quarterly/all/naive/fair",
+        "m4/M4-Quarterly/all/naive/paper",
+    ]
+    assert last == "2 done, 0 were there, 0 failed"
 
 
 def test_a_request_that_names_nothing_is_an_error(capsys):

@@ -44,6 +44,11 @@ class CellConfig:
         return "/".join((self.dataset, self.setting, self.model, self.protocol))
 
     @property
+    def full_name(self) -> str:
+        """`table/dataset/setting/model/protocol`, the name of the cell among all."""
+        return f"{self.table}/{self.name}"
+
+    @property
     def file_name(self) -> str:
         """The name of its result within the folder of the table."""
         return re.sub(r"[^\w.-]", "_", self.name.replace("/", "-")) + ".json"

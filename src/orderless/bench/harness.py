@@ -4,12 +4,13 @@ A run that is killed loses the cells that were under way and nothing else: the s
 continues with what is missing. A cell that fails does not stop the others.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import find_result
 from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
@@ -19,7 +20,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Summary:
-    """What became of the cells, by name; `failed` says why."""
+    """What became of the cells, by their full names; `failed` says why."""
 
     done: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -33,12 +34,15 @@ def run_cells(
     *,
     jobs: int = 1,
     again: bool = False,
+    one_fit: Container[str] = (),
     say: Say = print,
 ) -> Summary:
     """Run the cells that have no result for their exact config; with `again`, all of them.
 
     With several jobs, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
+
+    one_fit     tables in which one fit serves both protocols: those two go to one process
     """
     if jobs < 1:
         raise SettingError(f"`jobs` is {jobs}; at least one has to do the work.")
@@ -48,28 +52,29 @@ def run_cells(
         if again or find_result(cell, folder) is None:
             missing.append(cell)
         else:
-            summary.kept.append(cell.name)
+            summary.kept.append(cell.full_name)
 
     def note(cell: CellConfig, result: Attempt) -> None:
         if result.trouble:
-            summary.failed[cell.name] = result.trouble
+            summary.failed[cell.full_name] = result.trouble
         else:
-            summary.done.append(cell.name)
+            summary.done.append(cell.full_name)
         words = result.trouble or f"done in {result.seconds:.1f} s"
         number = len(summary.done) + len(summary.failed)
-        say(f"[{number} of {len(missing)}] {cell.name}: {words}")
+        say(f"[{number} of {len(missing)}] {cell.full_name}: {words}")
 
     if jobs == 1:
         for cell in missing:
             note(cell, attempt(cell, run, folder))
     else:
-        run_side_by_side(_together(missing), run, folder, jobs, note)
+        run_side_by_side(_groups(missing, one_fit), run, folder, jobs, note)
     return summary
 
 
-def _together(cells: Sequence[CellConfig]) -> list[list[CellConfig]]:
-    """Cells that differ in the protocol alone, for one process: they share a fit."""
-    groups: dict[tuple[str, ...], list[CellConfig]] = {}
+def _groups(cells: Sequence[CellConfig], one_fit: Container[str]) -> list[list[CellConfig]]:
+    """Each cell by itself, or with the one of the other protocol that shares its fit."""
+    groups: dict[CellConfig, list[CellConfig]] = {}
     for cell in cells:
-        groups.setdefault((cell.table, cell.dataset, cell.setting, cell.model), []).append(cell)
+        key = replace(cell, protocol=FAIR) if cell.table in one_fit else cell
+        groups.setdefault(key, []).append(cell)
     return list(groups.values())

@@ -45,6 +45,7 @@ class Table:
     peers       models of other libraries, and the package that each needs
     reference   the model that the others are compared with, where there is one
     comparable  whether published figures are of the same data and units, and may be ranked
+    one_fit     whether one fit serves both protocols
     """
 
     name: str
@@ -58,6 +59,7 @@ class Table:
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
     comparable: bool = True
+    one_fit: bool = False
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
@@ -88,6 +90,7 @@ TABLES: dict[str, Table] = {
             {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
             "horizon",
             peers=dict.fromkeys(PEERS, "neuralforecast"),
+            one_fit=True,
         ),
         Table(
             m4_table.NAME,
@@ -169,6 +172,7 @@ ANALYSES: dict[str, Table] = {
             "horizon",
             reference=ablation.WHOLE,
             comparable=False,
+            one_fit=True,
         ),
         _simulated(efficiency, "Efficiency", LAYERS, *SPEED),
         replace(
@@ -188,6 +192,11 @@ ANALYSES: dict[str, Table] = {
         ),
     )
 }
+
+
+def run_cell(config: CellConfig) -> Outcome:
+    """Run a cell as its table does."""
+    return find_table(config.table).run(config)
 
 
 def find_table(name: str) -> Table:

@@ -8,6 +8,7 @@ EXAMPLES = """\
   orderless bench list long-term
   orderless bench run long-term --only ETTh1/96/ridge --protocol both
   orderless bench run long-term m4 classification anomaly --protocol both --jobs 8
+  orderless bench run long-term ablation --only /orderless/ --only ablation/ --jobs 8
   orderless bench run ablation --budget 2x50 --seeds 1
   orderless bench report
   orderless bench check"""
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only",
         action="append",
         metavar="CELL",
-        help="cells whose name holds this: ETTh1/96, or /ridge/; may be given several times",
+        help="cells whose name holds this: ETTh1/96, /ridge/ or m4/; may be given several times",
     )
     parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
@@ -61,33 +62,38 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.tables:
         raise SettingError("Name a table: `orderless bench list` shows them.")
-    wanted = [(table, _cells(table, arguments)) for table in map(find_table, arguments.tables)]
-    if not any(cells for _, cells in wanted):
+    tables = [find_table(name) for name in arguments.tables]
+    cells = [cell for table in tables for cell in _cells(table, arguments)]
+    if not cells:
         parts = " or ".join(arguments.only or ["anything"])
         raise SettingError(
             f"No cell of {', '.join(arguments.tables)} under the protocol {arguments.protocol} "
             f"holds {parts} in its name; `orderless bench list TABLE` shows them."
         )
-    failed = 0
-    for table, cells in wanted:
-        if arguments.action == "list":
-            _print_cells(table, cells, arguments)
-        else:
-            failed += _run(table, cells, arguments)
-    return 1 if failed else 0
+    if arguments.action == "list":
+        _print_cells(cells, arguments)
+        return 0
+    return _run(tables, cells, arguments)
 
 
-def _run(table, cells: list, arguments: argparse.Namespace) -> int:
-    """Run the cells of a table that have no result; returns how many failed."""
+def _run(tables: list, cells: list, arguments: argparse.Namespace) -> int:
+    """Run the cells that have no result, those of all tables by the same processes."""
     from orderless.bench.harness import run_cells
+    from orderless.bench.registry import run_cell
 
-    cells = _without_absent_peers(table, cells)
+    cells = _without_absent_peers(tables, cells)
+    here = _without_missing_sets(cells)
     summary = run_cells(
-        cells, table.run, arguments.results, jobs=arguments.jobs, again=arguments.again
+        here,
+        run_cell,
+        arguments.results,
+        jobs=arguments.jobs,
+        again=arguments.again,
+        one_fit={table.name for table in tables if table.one_fit},
     )
     done, kept, failed = (len(each) for each in (summary.done, summary.kept, summary.failed))
-    print(f"{table.name}: {done} done, {kept} were there, {failed} failed")
-    return failed
+    print(f"{done} done, {kept} were there, {failed} failed")
+    return 1 if failed or len(here) < len(cells) else 0
 
 
 def interrupted(arguments: argparse.Namespace) -> str:
@@ -97,17 +103,19 @@ def interrupted(arguments: argparse.Namespace) -> str:
 
 def _check(arguments: argparse.Namespace) -> int:
     """Run the golden cells, whatever results they have, and compare; 1 where a figure is off."""
-    from orderless.bench.golden import golden_figures, run
+    from orderless.bench.golden import NAME, golden_figures, run
     from orderless.bench.harness import run_cells
     from orderless.bench.records import find_result
 
     figures = golden_figures()
     cells = list(dict.fromkeys(figure.cell for figure in figures))
-    summary = run_cells(cells, run, arguments.results, jobs=arguments.jobs, again=True)
+    summary = run_cells(
+        cells, run, arguments.results, jobs=arguments.jobs, again=True, one_fit=(NAME,)
+    )
     wrong = len(summary.failed)
     for figure in figures:
         result = find_result(figure.cell, arguments.results)
-        if result is None or figure.cell.name in summary.failed:
+        if result is None or figure.cell.full_name in summary.failed:
             continue
         measured = result.mean(figure.metric)
         holds = abs(measured - figure.expected) <= figure.tolerance
@@ -127,7 +135,7 @@ def _cells(table, arguments: argparse.Namespace) -> list:
     # The two protocols of a cell side by side: a fit that both need is made once.
     together = [cell for pair in zip(*every, strict=True) for cell in pair]
     wanted = arguments.only or [""]
-    cells = [cell for cell in together if any(part in cell.name for part in wanted)]
+    cells = [cell for cell in together if any(part in cell.full_name for part in wanted)]
     if arguments.budget is None:
         return cells
     return [cell.with_budget(*arguments.budget) for cell in cells]
@@ -140,16 +148,36 @@ def _budget(words: str) -> tuple[int, int]:
     return int(epochs), int(steps)
 
 
-def _without_absent_peers(table, cells: list) -> list:
+def _without_absent_peers(tables: list, cells: list) -> list:
     """Models of libraries that are not here are left out in one line, not failed one by one."""
     from importlib.util import find_spec
 
-    absent = {model: package for model, package in table.peers.items() if not find_spec(package)}
+    peers = {model: package for table in tables for model, package in table.peers.items()}
+    absent = {model: package for model, package in peers.items() if not find_spec(package)}
     left_out = {cell.model for cell in cells} & set(absent)
     if left_out:
         packages = ", ".join(sorted({absent[model] for model in left_out}))
         print(f"left out: {', '.join(sorted(left_out))}; not installed: {packages}")
     return [cell for cell in cells if cell.model not in absent]
+
+
+def _without_missing_sets(cells: list) -> list:
+    """Cells of sets that are not here are left out, in one line that says how to get them."""
+    missing = {cell.dataset: None for cell in cells if not _has_data(cell)}
+    if missing:
+        left_out = sum(cell.dataset in missing for cell in cells)
+        print(
+            f"left out: {left_out} cells, no data here; `orderless data get {' '.join(missing)}` "
+            "fetches it, or ORDERLESS_DATA names its folder"
+        )
+    return [cell for cell in cells if cell.dataset not in missing]
+
+
+def _has_data(cell) -> bool:
+    from orderless.bench.registry import find_table
+    from orderless.data.catalogue import files_there, find_entry
+
+    return find_table(cell.table).simulated or bool(files_there(find_entry(cell.dataset)))
 
 
 def _print_state(table, arguments: argparse.Namespace) -> None:
@@ -162,9 +190,8 @@ def _print_state(table, arguments: argparse.Namespace) -> None:
     )
 
 
-def _print_cells(table, cells: list, arguments: argparse.Namespace) -> None:
+def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
     from orderless.bench.records import find_result
-    from orderless.data.catalogue import files_there, find_entry
 
     for cell in cells:
         result = find_result(cell, arguments.results)
@@ -172,6 +199,5 @@ def _print_cells(table, cells: list, arguments: argparse.Namespace) -> None:
             figures = (f"{name} {result.mean(name):.4g}" for name in result.seeds[0].test)
             state = ", ".join(figures)
         else:
-            here = table.simulated or files_there(find_entry(cell.dataset))
-            state = "not run yet" if here else "no data here"
+            state = "not run yet" if _has_data(cell) else "no data here"
         print(f"{cell.name:<44}{state}")
