@@ -7,8 +7,18 @@ import pytest
 import torch
 from bench_data import write_exchange
 
-from orderless.bench.analyses import ablation, efficiency, flops, ordering, pools, scaling, transfer
+from orderless.bench.analyses import (
+    ablation,
+    efficiency,
+    flops,
+    ordering,
+    pools,
+    scaling,
+    simulated,
+    transfer,
+)
 from orderless.bench.analyses.simulated import simulate
+from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import frozen
 from orderless.bench.grid import build_grid
 from orderless.bench.harness import run_cells
@@ -55,6 +65,22 @@ def test_every_layer_learns_for_any_number_of_variables():
             assert 0 < seed.test["mae"] < 1.2
             assert seed.test["seconds_an_epoch"] > 0
             assert seed.epochs == 2
+
+
+def test_an_epoch_is_timed_without_its_validation_and_without_the_first_steps(monkeypatch):
+    clock = iter([0.0, 9.0, 10.0, 11.0, 20.0, 22.0, 30.0])
+    monkeypatch.setattr(simulated, "now", lambda: next(clock))
+    cell = tiny(scaling.cell(ALONE, 4, 200, (0,)))
+    options = cell.settings | {"epochs": 3}
+    (seed,) = scaling.run(replace(cell, options=frozen(options))).seeds
+    # Validated from 9 to 10, 11 to 20 and 22 to 30; trained for 9, 1 and 2.
+    assert seed.test["seconds_an_epoch"] == 2
+
+
+def test_steps_are_timed_after_some_that_are_not():
+    seen = []
+    assert len(time_steps(lambda: seen.append(0), 3, uncounted=2)) == 3
+    assert len(seen) == 5
 
 
 @pytest.mark.parametrize("pool", pools.POOLS)

@@ -4,11 +4,11 @@ An epoch is a fixed number of steps, each with the same number of windows of len
 """
 
 import statistics
-import time
 from collections.abc import Sequence
 
 import torch
 
+from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.layer_forecaster import LAYERS, build_forecaster
@@ -47,17 +47,15 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
     generator = torch.Generator().manual_seed(seed)
     shape = (options["batch"], int(config.setting), options["length"])
     x = torch.randn(shape, generator=generator).to(device)
-    start_measuring()
-    times = []
-    for _ in range(options["steps"] + 2):
-        begun = time.perf_counter()
+
+    def train() -> None:
         optimizer.zero_grad()
         module(x).square().mean().backward()
         optimizer.step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - begun)
-    step = statistics.median(times[2:])
+
+    start_measuring()
+    times = time_steps(train, options["steps"], uncounted=2)
+    step = statistics.median(times)
     return SeedResult(
         seed,
         {

@@ -1,12 +1,11 @@
 """What a pool costs: time and memory of a training step of the layer as variables grow."""
 
 import statistics
-import time
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
 
+from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import peak_of_tensors
 from orderless.bench.models.layer_forecaster import OURS, build_layer
@@ -42,21 +41,15 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
         layer = build_layer(OURS, options["channels"], options["states"], config.model).to(device)
         shape = (options["batch"], int(config.setting), options["time"], options["channels"])
         features = torch.randn(shape).to(device)
-    times = []
-    for _ in range(options["steps"] + 1):
-        begun = time.perf_counter()
-        _step(layer, features)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - begun)
-    peak = peak_of_tensors(lambda: _step(layer, features), [features, *layer.parameters()])
+
+    def train() -> None:
+        layer.zero_grad()
+        layer(features)[0].square().mean().backward()
+
+    times = time_steps(train, options["steps"], uncounted=1)
+    peak = peak_of_tensors(train, [features, *layer.parameters()])
     figures = {
-        "milliseconds_a_step": 1000 * statistics.median(times[1:]),
+        "milliseconds_a_step": 1000 * statistics.median(times),
         "megabytes": peak / 1e6,
     }
     return SeedResult(seed, figures, seconds=round(sum(times), 3), peak_memory_bytes=peak)
-
-
-def _step(layer: nn.Module, features: Tensor) -> None:
-    layer.zero_grad()
-    layer(features)[0].square().mean().backward()

@@ -14,8 +14,6 @@ from orderless.training import Outcome, TrainingConfig, train
 ROWS_PER_STEP = 2048
 """Look-backs of one variable in a training step."""
 PATIENCE = 10
-ROWS_AT_ONCE = 16_384
-"""Look-backs of one variable in a forward pass without gradients."""
 
 
 class WindowTask:
@@ -25,6 +23,8 @@ class WindowTask:
     """
 
     slow_parameters = ()
+    rows_at_once = 16_384
+    """Look-backs of one variable in a forward pass without gradients."""
 
     def __init__(
         self,
@@ -61,7 +61,9 @@ class WindowTask:
     def score(self, module: nn.Module) -> float:
         """The squared error of the validation windows."""
         total = 0.0
-        for part in self.validation.split(max(1, ROWS_AT_ONCE // self.series.members.shape[1])):
+        for part in self.validation.split(
+            max(1, self.rows_at_once // self.series.members.shape[1])
+        ):
             batch = self._gather(part)
             total += len(part) * float(mse_loss(module(batch.values), batch.targets))
         return total / len(self.validation)
