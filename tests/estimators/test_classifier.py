@@ -100,3 +100,13 @@ def test_fit_says_who_won(capsys):
     said = capsys.readouterr().out
     for words in ("4 variables", "48 cases", "3 classes", "most common class"):
         assert words in said
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array([1, "a"] * 24, object), np.array(["2026-01-01", "2026-01-02"] * 24, "M8[D]")],
+    ids=["mixed", "dates"],
+)
+def test_labels_that_cannot_be_sorted_or_saved_are_refused_before_training(labels):
+    with pytest.raises(DataError, match="labels are of type"):
+        quick().fit(CASES, labels)

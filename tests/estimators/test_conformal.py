@@ -42,7 +42,10 @@ def test_levels_and_quantiles_name_their_columns():
     assert column_endings(None, None) == {}
 
 
-@pytest.mark.parametrize(("level", "quantiles"), [([0], None), ([120], None), (None, [1.0])])
+@pytest.mark.parametrize(
+    ("level", "quantiles"),
+    [([0], None), ([120], None), (None, [1.0]), ("80", None), ([[80]], None), (None, [None])],
+)
 def test_levels_outside_their_range_are_refused(level, quantiles):
     with pytest.raises(SettingError):
         column_endings(level, quantiles)

@@ -104,3 +104,10 @@ def test_neighbours_are_the_nearest_known_values():
     known = torch.tensor([[[True, False, True, False, False]]])
     assert neighbours(values, known).flatten().tolist() == [1.0, 2.0, 3.0, 3.0, 3.0]
     assert not neighbours(values, torch.zeros_like(known)).any()
+
+
+def test_a_threshold_needs_readings_in_the_part_it_comes_from():
+    silent = TRAIN.copy()
+    silent[400:] = np.nan
+    with pytest.raises(DataError, match="find the threshold"):
+        quick().fit(silent)

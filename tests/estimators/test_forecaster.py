@@ -258,3 +258,21 @@ def test_the_least_data_that_works():
 def test_the_report_is_saved_as_plain_json(trained):
     facts, _ = trained._fitted_state()
     json.dumps(facts, allow_nan=False)
+
+
+def test_a_misspelt_argument_is_named(trained):
+    with pytest.raises(SettingError, match="levels"):
+        trained.predict(FRAME, levels=[80])
+
+
+@pytest.mark.parametrize("silent", [slice(0, 300), slice(250, None)], ids=["start", "end"])
+def test_a_part_without_a_single_reading_is_an_error_and_no_interval_of_no_width(silent):
+    values = VALUES[:, :2].copy()
+    values[silent] = np.nan
+    with pytest.raises(DataError, match="Not a single value"):
+        quick(validation_share=0.3).fit(values)
+
+
+def test_a_parameter_changed_after_fit_waits_for_the_next_fit():
+    model = quick().fit(VALUES[:, :2]).set_params(horizon=9)
+    assert model.backtest(VALUES[:, :2], windows=2).forecast.shape == (2, 6, 2)

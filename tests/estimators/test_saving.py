@@ -115,6 +115,50 @@ def test_a_forged_config_with_a_good_checksum_is_refused_too(folder, change):
         load(folder)
 
 
+@pytest.mark.parametrize("change", [{"scales": {"v0": [0, "x"]}}, {"columns": {"nonsense": "x"}}])
+def test_forged_facts_with_a_good_checksum_are_refused_when_loading(folder, change):
+    config = json.loads((folder / CONFIG).read_text())
+    test_a_forged_config_with_a_good_checksum_is_refused_too(
+        folder, {"fitted": config["fitted"] | change}
+    )
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"format": "orderless-model", "version": NaN}']
+)
+def test_a_config_that_json_can_hardly_read_is_refused(folder, content):
+    (folder / CONFIG).write_text(content)
+    with pytest.raises(ModelFileError, match=r"config\.json|version"):
+        load(folder)
+
+
+def test_a_number_that_json_does_not_know_is_no_saved_config(folder):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | {"orderless": float("nan")}))
+    with pytest.raises(ModelFileError, match="changed after it was saved"):
+        load(folder)
+
+
+def test_a_folder_without_a_config_is_said_to_hold_no_model_once(folder):
+    (folder / CONFIG).unlink()
+    with pytest.raises(ModelFileError) as caught:
+        load(folder)
+    assert "is not JSON" not in str(caught.value)
+
+
+def test_parameters_given_as_numbers_of_numpy_are_saved(tmp_path):
+    settings = {"network": {"channels": np.int64(8), "states": 2}, "epochs": np.int64(0)}
+    model = Forecaster(np.int64(4), np.int32(12), verbose=False, **settings).fit(VALUES)
+    model.save(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).predict(VALUES), model.predict(VALUES))
+
+
+def test_a_place_that_cannot_be_written_to_is_an_error_in_words(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ModelFileError, match="Name another folder"):
+        FITTED["forecaster"][0].save(tmp_path / "file" / "model")
+
+
 @pytest.mark.parametrize("content", ["[]", "{}", '{"model_type": "bert"}', "null"])
 def test_a_foreign_config_is_refused(folder, content):
     (folder / CONFIG).write_text(content)

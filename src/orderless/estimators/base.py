@@ -8,6 +8,7 @@ import inspect
 import math
 import secrets
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -16,8 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from orderless.data import Panel
 from orderless.errors import DtypeError, NotFittedError, SettingError, VariableMismatch
 from orderless.training import Epoch
+
+COLUMNS = ("time", "variable", "value", "group")
 
 
 class Estimator(ABC):
@@ -25,6 +29,7 @@ class Estimator(ABC):
 
     strict_variables: bool
     variables_in_: tuple[str, ...]
+    columns_: dict[str, Hashable]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments of the constructor by name."""
@@ -66,6 +71,17 @@ class Estimator(ABC):
                 "saved model."
             )
 
+    def _read(
+        self, reader: Callable[..., Panel], data: Any, columns: Mapping[str, Hashable]
+    ) -> Panel:
+        """Data for a fitted model; the columns of a frame are those of `fit` unless named."""
+        check_columns(columns)
+        if not isinstance(data, (np.ndarray, list, tuple, Tensor)):
+            columns = {**self.columns_, **columns}
+        panel = reader(data, **columns)
+        self._check_variables(panel.variables)
+        return panel
+
     def _check_variables(self, variables: tuple[str, ...]) -> None:
         """With `strict_variables`, the set of variables must be that of `fit`."""
         if not self.strict_variables:
@@ -106,6 +122,8 @@ def draw_seed(random_state: Any) -> int:
         raise SettingError(
             f"`random_state` is {random_state!r}; give a whole number, None or a NumPy generator."
         )
+    if not 0 <= random_state < 2**63:
+        raise SettingError(f"`random_state` is {random_state}; give a number from 0 to 2^63 - 1.")
     return int(random_state)
 
 
@@ -127,6 +145,23 @@ def check_count(name: str, value: Any, least: int) -> int:
     return int(value)
 
 
+def check_share(name: str, value: Any) -> None:
+    """A share of something, neither none of it nor all."""
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    if not number or not 0 < value < 1:
+        raise SettingError(f"`{name}` is {value!r}; give a share between 0 and 1.")
+
+
+def check_columns(columns: Mapping[str, Hashable]) -> None:
+    """What is left of the arguments of a method can only name columns."""
+    for name in columns:
+        if name not in COLUMNS:
+            raise SettingError(
+                f"There is no argument {name!r}. Columns of a frame are named by "
+                f"{', '.join(COLUMNS)}."
+            )
+
+
 def module_tensors(module: nn.Module) -> dict[str, Tensor]:
     """The weights of a network under names that cannot clash with other tensors."""
     return {f"network/{name}": tensor for name, tensor in module.state_dict().items()}
@@ -138,6 +173,17 @@ def load_module(module: nn.Module, tensors: dict[str, Tensor]) -> None:
     own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
     module.load_state_dict(own)
     module.eval().requires_grad_(False)
+
+
+def restore_scales(saved: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Mean and spread of each variable, out of JSON."""
+    return {name: (float(mean), float(scale)) for name, (mean, scale) in saved.items()}
+
+
+def restore_columns(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that `fit` was told, out of JSON."""
+    check_columns(saved)
+    return dict(saved)
 
 
 def finite_history(history: list[Epoch]) -> list[dict[str, Any]]:

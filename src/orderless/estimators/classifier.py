@@ -13,12 +13,16 @@ from orderless.data import Panel, Series, read_cases, read_labels
 from orderless.errors import DataError, SettingError
 from orderless.estimators.base import (
     Estimator,
+    check_columns,
     check_count,
+    check_share,
     choose_device,
     draw_seed,
     finite_history,
     load_module,
     module_tensors,
+    restore_columns,
+    restore_scales,
 )
 from orderless.estimators.classification_task import ClassificationTask
 from orderless.estimators.preparation import learn_scales, prepare, share_scale
@@ -94,18 +98,11 @@ class Classifier(Estimator):
         check_count("epochs", self.epochs, 0)
         if self.identify not in (None, "name"):
             raise SettingError(f"`identify` is {self.identify!r}; choose None or 'name'.")
-        if not 0 < self.validation_share < 1:
-            raise SettingError(
-                f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
-            )
+        check_share("validation_share", self.validation_share)
+        check_columns(columns)
         panel = read_cases(X, **columns)
         labels = read_labels(y, len(panel.systems))
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"All {len(labels)} cases belong to one class, {self.classes_[0]!r}; give cases of "
-                "at least two classes."
-            )
+        self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state)
         self.variables_in_ = panel.variables
@@ -134,10 +131,7 @@ class Classifier(Estimator):
     def predict_proba(self, X: Any, **columns: Hashable) -> np.ndarray:
         """The probability of each class, [case, class], in the order of `classes_`."""
         self._check_fitted()
-        if not isinstance(X, (np.ndarray, list, tuple, Tensor)):
-            columns = {**self.columns_, **columns}
-        panel = read_cases(X, **columns)
-        self._check_variables(panel.variables)
+        panel = self._read(read_cases, X, columns)
         codes = np.zeros(len(panel.systems), np.int64)
         task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
         task.to(next(self.network_.parameters()).device)
@@ -238,8 +232,9 @@ class Classifier(Estimator):
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
         self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_, self.seed_, self.length_ = facts["columns"], facts["seed"], facts["length"]
-        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.columns_ = restore_columns(facts["columns"])
+        self.seed_, self.length_ = facts["seed"], facts["length"]
+        self.scales_ = restore_scales(facts["scales"])
         self.errors_, self.report_ = facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
         config = NetworkConfig(**facts["network"])
@@ -252,6 +247,21 @@ class Classifier(Estimator):
         from orderless.estimators.sklearn_tags import classifier_tags
 
         return classifier_tags()
+
+
+def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order, and the number of the class of each case."""
+    kinds = {type(label) for label in labels.tolist()}
+    if not (kinds == {str} or kinds <= {int, float, bool}):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise DataError(f"The labels are of type {names}. Give text, or numbers, for all of them.")
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise DataError(
+            f"All {len(labels)} cases belong to one class, {classes.tolist()[0]!r}; give cases of "
+            "at least two classes."
+        )
+    return classes, codes
 
 
 def _split(codes: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

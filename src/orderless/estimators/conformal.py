@@ -59,13 +59,17 @@ def column_endings(
     level=[80] gives {"lo-80": .1, "hi-80": .9}; quantiles=[.05] gives {"q0.05": .05}.
     """
     endings: dict[str, float] = {}
-    for percent in np.atleast_1d([] if level is None else level):
-        if not 0 < percent < 100:
-            raise SettingError(f"`level` holds {percent}; give percentages between 0 and 100.")
+    for percent in _numbers("level", level, 100):
         endings[f"lo-{percent:g}"] = (1 - percent / 100) / 2
         endings[f"hi-{percent:g}"] = (1 + percent / 100) / 2
-    for quantile in np.atleast_1d([] if quantiles is None else quantiles):
-        if not 0 < quantile < 1:
-            raise SettingError(f"`quantiles` holds {quantile}; give numbers between 0 and 1.")
-        endings[f"q{quantile:g}"] = float(quantile)
+    for quantile in _numbers("quantiles", quantiles, 1):
+        endings[f"q{quantile:g}"] = quantile
     return endings
+
+
+def _numbers(name: str, given: Sequence[float] | float | None, highest: int) -> list[float]:
+    numbers = np.atleast_1d([] if given is None else given)
+    legal = numbers.ndim == 1 and numbers.dtype.kind in "iuf"
+    if not legal or not ((numbers > 0) & (numbers < highest)).all():
+        raise SettingError(f"`{name}` is {given!r}; give numbers between 0 and {highest}.")
+    return numbers.tolist()

@@ -19,15 +19,18 @@ from orderless.data import (
     window_starts,
     write_scores,
 )
-from orderless.errors import DataError, SettingError
+from orderless.errors import DataError
 from orderless.estimators.base import (
     Estimator,
     check_count,
+    check_share,
     choose_device,
     draw_seed,
     finite_history,
     load_module,
     module_tensors,
+    restore_columns,
+    restore_scales,
 )
 from orderless.estimators.baselines import thin
 from orderless.estimators.detection_task import DetectionTask, neighbours
@@ -113,6 +116,10 @@ class Detector(Estimator):
         lengths = [len(system.times) for system in panel.systems]
         self.context_ = int(self.context or min(LONGEST_CONTEXT, max(1, max(lengths) // 4)))
         training, validation = split_in_time(lengths, self.context_, self.validation_share)
+        # A system too short to be split is usual data as a whole.
+        usual = [(0 if begin == end else begin, end) for begin, end in validation]
+        _check_observed(panel, training, "train")
+        _check_observed(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
         self.scales_ = learn_scales(panel, [end for _, end in training])
         systems = [prepare(system, self.scales_) for system in panel.systems]
@@ -142,7 +149,7 @@ class Detector(Estimator):
             outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
-        self._calibrate(systems, [begin for begin, _ in validation], lengths)
+        self._calibrate(systems, [begin for begin, _ in usual])
         self._write_report(panel, task, outcome)
         return self
 
@@ -153,7 +160,7 @@ class Detector(Estimator):
         nothing was observed.
         """
         self._check_fitted()
-        panel = self._read(data, columns)
+        panel = self._read(read_panel, data, columns)
         systems = [prepare(system, self.scales_) for system in panel.systems]
         each = self._score(systems)
         if per_variable:
@@ -164,7 +171,7 @@ class Detector(Estimator):
     def predict(self, data: Any, **columns: Hashable) -> Any:
         """Whether each moment is an anomaly: its score above `threshold_`."""
         self._check_fitted()
-        panel = self._read(data, columns)
+        panel = self._read(read_panel, data, columns)
         each = self._score([prepare(system, self.scales_) for system in panel.systems])
         alarms = [_over_variables(one) > self.threshold_ for one in each]
         return write_scores(panel, alarms, name="anomaly")
@@ -173,11 +180,8 @@ class Detector(Estimator):
         check_count("epochs", self.epochs, 0)
         if self.context is not None:
             check_count("context", self.context, 2)
-        for name in ("contamination", "validation_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise SettingError(
-                    f"`{name}` is {getattr(self, name)!r}; give a share between 0 and 1."
-                )
+        check_share("contamination", self.contamination)
+        check_share("validation_share", self.validation_share)
 
     def _build_task(
         self, systems: Sequence[Prepared], train_windows: Tensor, validation: Tensor
@@ -190,12 +194,9 @@ class Detector(Estimator):
             network = ReconstructionNetwork(config)
         return DetectionTask(network, _series(systems), self.context_, train_windows, validation)
 
-    def _calibrate(
-        self, systems: Sequence[Prepared], cuts: Sequence[int], lengths: Sequence[int]
-    ) -> None:
+    def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
         """What error is usual for each variable, and which score is not, on the held-out part."""
         self.usual_: dict[str, float] = {"": 1.0}
-        begins = [0 if cut == length else cut for cut, length in zip(cuts, lengths, strict=True)]
         each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
         known: dict[str, list[np.ndarray]] = {}
         for one, system in zip(each, systems, strict=True):
@@ -230,13 +231,6 @@ class Detector(Estimator):
             / np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])[:, None]
             for one, system in zip(widest, systems, strict=True)
         ]
-
-    def _read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
-        if not isinstance(data, (np.ndarray, list, tuple, Tensor)):
-            columns = {**self.columns_, **columns}
-        panel = read_panel(data, **columns)
-        self._check_variables(panel.variables)
-        return panel
 
     @torch.inference_mode()
     def _write_report(self, panel: Panel, task: DetectionTask, outcome: Outcome) -> None:
@@ -285,14 +279,24 @@ class Detector(Estimator):
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_, self.context_ = facts["columns"], facts["context"]
+        self.columns_, self.context_ = restore_columns(facts["columns"]), facts["context"]
         self.seed_, self.threshold_, self.usual_ = facts["seed"], facts["threshold"], facts["usual"]
-        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.scales_ = restore_scales(facts["scales"])
         self.errors_, self.report_ = facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
         network = ReconstructionNetwork(NetworkConfig(**facts["network"]))
         load_module(network, tensors)
         self.network_ = network.to(choose_device(self.device))
+
+
+def _check_observed(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) -> None:
+    """Refuse data of which nothing is observed within the spans of its systems."""
+    parts = zip(panel.systems, spans, strict=True)
+    if not any(system.observed[:, begin:end].any() for system, (begin, end) in parts):
+        raise DataError(
+            f"Not a single value is observed in the part of the data that is there to {purpose}. "
+            "Cut off what comes before the first and after the last readings."
+        )
 
 
 def _series(systems: Sequence[Prepared]) -> Series:

@@ -15,11 +15,14 @@ from orderless.estimators.backtest import Backtest, coverage, cut_future, find_o
 from orderless.estimators.base import (
     Estimator,
     check_count,
+    check_share,
     choose_device,
     draw_seed,
     finite_history,
     load_module,
     module_tensors,
+    restore_columns,
+    restore_scales,
 )
 from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
@@ -180,7 +183,7 @@ class Forecaster(Estimator):
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
-        panel = self._read(data, columns)
+        panel = self._read(read_panel, data, columns)
         systems = [prepare(system, self.scales_, last=self.context_) for system in panel.systems]
         forecasts = self._forecast(systems)
         return write_forecast(panel, self._in_units(systems, forecasts, endings))
@@ -200,28 +203,28 @@ class Forecaster(Estimator):
         before the end. Give data that `fit` has not seen: what it has seen flatters it.
         """
         self._check_fitted()
+        horizon = self.network_.horizon
         windows = check_count("windows", windows, 1)
-        step = check_count("step", self.horizon if step is None else step, 1)
+        step = check_count("step", horizon if step is None else step, 1)
         endings = column_endings(level, None)
-        panel = self._read(data, columns)
+        panel = self._read(read_panel, data, columns)
         origins, truth, widths, parts = [], [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
         for system in panel.systems:
-            starts = find_origins(len(system.times), windows, step, self.horizon)
+            starts = find_origins(len(system.times), windows, step, horizon)
             pasts = [prepare(system, self.scales_, last=self.context_, end=at) for at in starts]
             values, observed, _ = stack(pasts, self.context_)
             forecast = self._forecast(pasts)
             rivals[MODEL].append(np.stack([one.point for one in forecast]))
             widths.append(np.stack([one.width for one in forecast]))
-            rivals["naive"].append(naive(values, observed, self.horizon).numpy())
-            rivals["seasonal naive"].append(
-                seasonal_naive(values, observed, self.horizon, self.season_).numpy()
-            )
+            rivals["naive"].append(naive(values, observed, horizon).numpy())
+            repeated = seasonal_naive(values, observed, horizon, self.season_)
+            rivals["seasonal naive"].append(repeated.numpy())
             for ending, block in self._in_units(pasts, forecast, endings).items():
                 parts.setdefault(ending, []).append(np.stack(block))
             origins.append(starts)
             futures = zip(pasts, starts, strict=True)
-            truth.append(np.stack([cut_future(system, p, at, self.horizon) for p, at in futures]))
+            truth.append(np.stack([cut_future(system, p, at, horizon) for p, at in futures]))
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
@@ -238,15 +241,11 @@ class Forecaster(Estimator):
         losses = (*LOSSES, QUANTILE_LOSS)
         if self.loss not in losses:
             raise SettingError(f"`loss` is {self.loss!r}; choose one of {', '.join(losses)}.")
-        if not 0 < self.validation_share < 1:
-            raise SettingError(
-                f"`validation_share` is {self.validation_share!r}; give a share between 0 and 1."
-            )
+        check_share("validation_share", self.validation_share)
 
     def _cut_windows(self, panel: Panel) -> ForecastingWindows:
-        return cut_forecasting_windows(
-            panel, int(self.horizon), self.context, self.validation_share
-        )
+        context = None if self.context is None else int(self.context)
+        return cut_forecasting_windows(panel, int(self.horizon), context, self.validation_share)
 
     def _find_season(self, systems: Sequence[Prepared], ends: Sequence[int]) -> int:
         if self.season is not None:
@@ -272,7 +271,7 @@ class Forecaster(Estimator):
                 windows.train,
                 windows.selection,
                 self.context_,
-                self.horizon,
+                int(self.horizon),
                 center=center,
                 scale=config.scale,
             )
@@ -305,7 +304,7 @@ class Forecaster(Estimator):
 
     def _build_network(self, config: NetworkConfig) -> ForecastingNetwork:
         quantiles = QUANTILES if self.loss == QUANTILE_LOSS else ()
-        return ForecastingNetwork(config, self.context_, self.horizon, quantiles=quantiles)
+        return ForecastingNetwork(config, self.context_, int(self.horizon), quantiles=quantiles)
 
     @torch.no_grad()
     def _choose_blend(self, task: ForecastingTask, outcome: Outcome) -> float:
@@ -373,13 +372,6 @@ class Forecaster(Estimator):
         ]
         if self.verbose:
             print("\n".join(self.report_))
-
-    def _read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
-        if not isinstance(data, (np.ndarray, list, tuple, Tensor)):
-            columns = {**self.columns_, **columns}
-        panel = read_panel(data, **columns)
-        self._check_variables(panel.variables)
-        return panel
 
     def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
@@ -455,10 +447,10 @@ class Forecaster(Estimator):
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_ = facts["columns"]
+        self.columns_ = restore_columns(facts["columns"])
         self.context_, self.season_ = facts["context"], facts["season"]
         self.seed_, self.blend_ = facts["seed"], facts["blend"]
-        self.scales_ = {name: (mean, scale) for name, (mean, scale) in facts["scales"].items()}
+        self.scales_ = restore_scales(facts["scales"])
         self.errors_, self.report_ = facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
         self.error_table_ = ErrorTable(tensors["error_table"].numpy())

@@ -60,6 +60,13 @@ def cut_forecasting_windows(
     held_out = len(selection) > 0
     if not held_out:
         selection = calibration = train
+    parts = {"train": train, "select": selection, "calibrate": calibration}
+    for purpose, windows in parts.items():
+        if not _any_target(panel, windows, context, horizon):
+            raise DataError(
+                f"Not a single value is observed in the part of the data that is there to "
+                f"{purpose}. Cut off what comes before the first and after the last readings."
+            )
     return ForecastingWindows(
         context=context,
         train=train,
@@ -68,3 +75,11 @@ def cut_forecasting_windows(
         ends=[end for _, end in training],
         held_out=held_out,
     )
+
+
+def _any_target(panel: Panel, windows: Tensor, context: int, horizon: int) -> bool:
+    """Whether anything is observed that one of the windows is to forecast."""
+    origins = (
+        (panel.systems[system].observed, start + context) for system, start in windows.tolist()
+    )
+    return any(observed[:, at : at + horizon].any() for observed, at in origins)

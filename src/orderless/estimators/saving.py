@@ -7,9 +7,11 @@ nothing in it is executed. The checksums find damage and edits; they are not a s
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
@@ -40,12 +42,29 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
     config["sha256"] = _digest(config)
+    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
+    check_folder(folder)
+    try:
+        write_atomically(folder / WEIGHTS, weights)
+        write_atomically(folder / CARD, _card(config).encode())
+        write_atomically(folder / CONFIG, text.encode())
+    except OSError as error:
+        raise ModelFileError(
+            f"The model cannot be written to {folder}: {error.strerror}. Name another folder; the "
+            "model is still fitted."
+        ) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that cannot be written to; best asked before a model is fitted."""
     if folder.exists() and not folder.is_dir():
         raise ModelFileError(f"{folder} is a file; a model is saved as a folder. Name another.")
-    write_atomically(folder / WEIGHTS, weights)
-    write_atomically(folder / CARD, _card(config).encode())
-    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(folder / CONFIG, text.encode())
+    parent = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise ModelFileError(
+            f"Nothing can be written to {parent}, where {folder} would be. Name another folder, or "
+            "change its permissions."
+        )
 
 
 def load(folder: str | Path) -> Any:
@@ -81,9 +100,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelFileError(f"There is no folder {folder}. Give the folder that `save` wrote.")
     path = folder / CONFIG
+    text = _read_bytes(folder, CONFIG)
     try:
-        config = json.loads(_read_bytes(folder, CONFIG))
-    except ValueError as error:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not JSON ({error}): damaged, or no model.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ModelFileError(f"{path} is not the config of an orderless model.")
@@ -113,7 +133,7 @@ def _read_bytes(folder: Path, name: str) -> bytes:
 
 
 def _digest(config: dict[str, Any]) -> str:
-    text = json.dumps(config, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    text = json.dumps(config, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -124,10 +144,17 @@ def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
         if name == "random_state" and not isinstance(value, int | None):
             value = None
         try:
-            plain[name] = json.loads(json.dumps(value, allow_nan=False))
+            plain[name] = json.loads(json.dumps(value, allow_nan=False, default=_number))
         except (TypeError, ValueError) as error:
             raise SettingError(f"Parameter `{name}` = {value!r} cannot be saved.") from error
     return plain
+
+
+def _number(value: Any) -> Any:
+    """A number of NumPy as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def _card(config: dict[str, Any]) -> str:
