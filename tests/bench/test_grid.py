@@ -12,6 +12,7 @@ from orderless.bench.registry import (
     DRIFT,
     MAE,
     MSE,
+    OPERATIONS,
     OWA,
     POINT_ADJUSTED,
     SMAPE,
@@ -19,9 +20,10 @@ from orderless.bench.registry import (
     find_table,
 )
 from orderless.bench.report import write_report
+from orderless.bench.report.explanations import ABOUT, explain
 from orderless.bench.report.overview import standings
 from orderless.bench.report.plots import draw
-from orderless.bench.report.words import lines_below, remarks, words_of
+from orderless.bench.report.words import notes, remarks, words_of
 from orderless.cli import main
 
 
@@ -186,7 +188,7 @@ def test_a_difference_within_the_seeds_is_called_so(folder, tmp_path):
     average = row(grid, "ETTh1 average").figures["w/o long"]
     assert average.spread == pytest.approx(0.005)
     assert not average.alike
-    assert "two standard errors" in lines_below(grid)[-1]
+    assert "within the noise of the seeds" in remarks(grid)[-1]
 
 
 def test_figures_of_other_data_stand_beside_ours_and_are_not_ranked(folder, tmp_path):
@@ -194,10 +196,11 @@ def test_figures_of_other_data_stand_beside_ours_and_are_not_ranked(folder, tmp_
     for model, value in (("VI 2D SSM", 0.7), ("1D SSM", 0.8)):
         write(tmp_path, "scaling", data, model, "fair", value, setting="64")
     grid = build_grid(ANALYSES["scaling"], "fair", ANALYSES["scaling"].metrics["fair"][0], tmp_path)
-    line = row(grid, f"{data} 64")
+    line = row(grid, "64 variables")
     assert line.figures[THE_PAPER].value == 0.093
     assert grid.best(line) == {"VI 2D SSM"}
-    assert set(grid.ranks) == {"VI 2D SSM", "1D SSM"}
+    assert not grid.ranks
+    assert any("not ranked" in note for note in notes(grid))
     # Numbers of variables are an axis of its plot.
     assert grid.against_numbers
     assert "variables" in draw(grid)
@@ -215,12 +218,45 @@ def test_a_peer_that_was_not_run_is_a_line_and_not_a_column(folder, tmp_path):
 def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
     write(tmp_path, "long-term", "ETTh1", "DLinear", "fair", 0.4, setting="96")
     notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
-    assert "DLinear: at most 20 epochs of 100 steps" in notes
+    assert "Trained for at most 20 epochs of 100 steps: DLinear." in notes
     assert any(note.startswith("Cells: 1 on ") for note in notes)
 
 
-def test_a_drift_is_printed_with_its_power_of_ten():
+def test_a_drift_is_printed_and_compared_with_its_power_of_ten():
     assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"
+    line = Row("permuted", {"a": Figure(1.2e-6), "b": Figure(1.21e-6), "c": Figure(3e-2)})
+    grid = Grid("ordering", "T", "fair", DRIFT, ("a", "b", "c"), (), "", (line, line))
+    assert grid.best(line) == {"a", "b"}
+    assert "10^{-6}" in draw(grid)
+
+
+def test_a_figure_is_drawn_even_where_nothing_is_to_scale(folder, tmp_path):
+    lone = Row("321 variables", {"a": Figure(3.0), "b": Figure(61.0)})
+    grid = Grid("flops", "T", "fair", OPERATIONS[0], ("a", "b"), (), "", (lone,))
+    assert "61.00" in draw(grid)
+    nothing = Row("as it comes", {"a": Figure(0.0), "b": Figure(None)})
+    assert draw(replace(grid, rows=(nothing, nothing))) == ""
+    far = Row("far", {"a": Figure(1.0, spread=0.1, seeds=3), "b": Figure(9.0)})
+    assert "triangles" in draw(replace(grid, metric=MSE, rows=(far, far)))
+    near = Row("near", {"a": Figure(1.0, spread=0.1, seeds=3), "b": Figure(1.1)})
+    assert "triangles" not in draw(replace(grid, metric=MSE, rows=(near, near)))
+
+
+def test_every_table_is_explained_under_every_protocol(folder, tmp_path):
+    for table in (*TABLES.values(), *ANALYSES.values()):
+        for protocol, metrics in table.metrics.items():
+            words = explain(build_grid(table, protocol, metrics[0], tmp_path))
+            assert words.startswith(ABOUT[table.name])
+            assert table.simulated or len(words) > len(ABOUT[table.name])
+
+
+def test_what_is_true_of_a_table_is_said_once_for_all_its_metrics(folder, tmp_path):
+    write(tmp_path, "m4", "M4-Yearly", "orderless", "paper", 13.0)
+    markdown, page = (path.read_text() for path in write_report(tmp_path))
+    for text in (markdown, page):
+        assert text.count("Trained for at most 8 epochs of 100 steps: orderless.") == 1
+        assert text.count("The epoch was chosen by test SMAPE") == 1
+    assert "### MASE" in markdown
 
 
 def test_a_result_of_another_setting_is_counted_and_named(folder, tmp_path):
@@ -243,6 +279,23 @@ def test_the_overview_compares_on_the_same_rows(folder, tmp_path):
     write(tmp_path, "long-term", "ETTh1", "naive", "paper", 0.0, setting="96")
     (standing,) = standings([build_grid(TABLES["long-term"], "paper", MSE, tmp_path)])
     # Naive lacks a row, and what is ours too is no baseline; the paper has .365 and .407.
-    assert standing.entries[1:5] == ["2", "0.380", "ridge 0.390", "0.386"]
+    assert standing.entries[1:5] == ["2 rows", "0.380", "ridge 0.390", "0.386"]
     assert not standings([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
     assert "ridge 0.390" in write_report(tmp_path)[0].read_text()
+
+
+def test_the_overview_compares_on_rows_that_the_paper_has(folder, tmp_path):
+    for dataset, value in (("JapaneseVowels", 90.0), ("BasicMotions", 10.0)):
+        write(tmp_path, "classification", dataset, "orderless", "paper", value)
+        write(tmp_path, "classification", dataset, "ridge", "paper", value)
+    (standing,) = standings([build_grid(TABLES["classification"], "paper", ACCURACY, tmp_path)])
+    assert standing.entries[1:5] == ["1 row", "90.0", "ridge 90.0", "98.4"]
+
+
+def test_the_overview_of_m4_is_the_mean_over_all_series(folder, tmp_path):
+    for group in ("Yearly", "Quarterly", "Monthly", "Weekly", "Daily", "Hourly"):
+        value = 10.0 if group == "Monthly" else 0.0
+        write(tmp_path, "m4", f"M4-{group}", "orderless", "paper", value)
+        write(tmp_path, "m4", f"M4-{group}", "naive", "paper", 2 * value)
+    (standing,) = standings([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
+    assert standing.entries[1:5] == ["all series", "4.800", "naive 9.600", "11.686"]

@@ -23,6 +23,8 @@ from orderless.data.catalogue import PAPER_UEA_SETS, files_there, find_entry
 
 NO_DATA, NOT_RUN = "no data here", "not run yet"
 NOTHING = "-"
+BY_SERIES = f"{AVERAGE}, by series"
+"""The row of M4 in which every series counts once."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,9 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     else:
         rows = _rows(table, metric, measured, published)
     rows = [_compared(row, table) for row in rows]
-    ranks, firsts = rank(rows if table.comparable else _only(rows, table.models), metric)
+    # A place among a few layers at so many variables says nothing that the figures do not.
+    ranked = [] if table.simulated else rows
+    ranks, firsts = rank(ranked if table.comparable else _only(ranked, table.models), metric)
     return Grid(
         table=table.name,
         title=table.title,
@@ -131,14 +135,10 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
     """What has to be known about the results: parts of sets, budgets, machines."""
     results = {cell: result for cell, result in known.items() if result is not None}
     notes = {f"{cell.dataset}: {one.note}" for cell, one in results.items() if one.note}
-    budgets: dict[str, set[str]] = {}
-    for cell, result in results.items():
-        budget = result.config["options"].get("budget")
-        if budget is not None:
-            steps = "all" if budget["steps"] is None else budget["steps"]
-            words = f"{budget['epochs']} epochs of {steps} steps"
-            budgets.setdefault(cell.model, set()).add(words)
-    trained = [f"{model}: at most {' or '.join(sorted(each))}" for model, each in budgets.items()]
+    trained = [
+        f"Trained for at most {budget}: {', '.join(models)}."
+        for budget, models in _budgets(results).items()
+    ]
     older = [cell.name for cell, result in results.items() if _is_older(cell, result)]
     if older:
         trained.append(
@@ -151,6 +151,18 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
         devices[device] = devices.get(device, 0) + 1
     machines = ", ".join(f"{count} on {device}" for device, count in sorted(devices.items()))
     return [*sorted(notes), *trained, *([f"Cells: {machines}."] if machines else [])]
+
+
+def _budgets(results: Mapping[CellConfig, CellResult]) -> dict[str, list[str]]:
+    """How long networks were trained at most, in words, and which."""
+    budgets: dict[str, dict[str, None]] = {}
+    for cell, result in results.items():
+        budget = result.config["options"].get("budget")
+        if budget is not None:
+            steps = "all" if budget["steps"] is None else budget["steps"]
+            words = f"{budget['epochs']} epochs of {steps} steps"
+            budgets.setdefault(words, {})[cell.model] = None
+    return {words: list(models) for words, models in budgets.items()}
 
 
 def _is_older(cell: CellConfig, result: CellResult) -> bool:
@@ -214,7 +226,7 @@ def rank(rows: Sequence[Row], metric: Metric) -> tuple[dict[str, float], dict[st
 
 def _rounded(row: Row, metric: Metric) -> dict[str, float]:
     return {
-        column: round(figure.value, metric.digits)
+        column: float(f"{figure.value:{metric.form}}")
         for column, figure in row.figures.items()
         if figure.value is not None
     }
@@ -250,7 +262,13 @@ def _row(
     for model in published.models:
         value = published.figures.get((dataset, setting, model, metric.name))
         figures[model] = _check_f1(published, dataset, model, metric, Figure(value))
-    return Row(dataset if setting == "all" else f"{dataset} {setting}", figures)
+    return Row(_label(table, dataset, setting), figures)
+
+
+def _label(table: Table, dataset: str, setting: str) -> str:
+    if table.simulated:
+        return f"{setting} variables" if setting.isdecimal() else setting
+    return dataset if setting == "all" else f"{dataset} {setting}"
 
 
 def _rows(
@@ -374,7 +392,7 @@ def _m4_rows(
     rows = [_row(table, metric, measured, published, (group, "all")) for group in groups]
     for label, members, place in (
         ("M4-Others", [f"M4-{group}" for group in OTHERS], "M4-Others"),
-        (f"{AVERAGE}, by series", groups, AVERAGE),
+        (BY_SERIES, groups, AVERAGE),
     ):
         figures = {}
         for model in table.models:

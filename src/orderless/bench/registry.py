@@ -34,6 +34,11 @@ class Metric:
     scientific: bool = False
     """Printed as 1.2e-06."""
 
+    @property
+    def form(self) -> str:
+        """How a figure is printed, as a format."""
+        return f".{self.digits}{'e' if self.scientific else 'f'}"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -63,19 +68,19 @@ class Table:
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
-SMAPE, MASE, OWA = Metric("smape", "SMAPE", 3), Metric("mase", "MASE", 3), Metric("owa", "OWA", 3)
+SMAPE, MASE, OWA = Metric("smape", "SMAPE %", 3), Metric("mase", "MASE", 3), Metric("owa", "OWA", 3)
 ACCURACY = Metric("accuracy", "accuracy %", 1, higher_is_better=True)
 POINT_ADJUSTED = (
-    Metric("point_adjusted_f1", "F1 point-adjusted", 2, higher_is_better=True),
-    Metric("point_adjusted_precision", "P point-adjusted", 2, higher_is_better=True),
-    Metric("point_adjusted_recall", "R point-adjusted", 2, higher_is_better=True),
+    Metric("point_adjusted_f1", "point-adjusted F1 %", 2, higher_is_better=True),
+    Metric("point_adjusted_precision", "point-adjusted precision %", 2, higher_is_better=True),
+    Metric("point_adjusted_recall", "point-adjusted recall %", 2, higher_is_better=True),
 )
 DETECTION = (
-    Metric("vus_pr", "VUS-PR", 1, higher_is_better=True),
-    Metric("auc_pr", "AUC-PR", 1, higher_is_better=True),
-    Metric("affiliation_f1", "affiliation F1", 1, higher_is_better=True),
-    Metric("range_f1", "range F1", 1, higher_is_better=True),
-    Metric("point_f1", "point F1", 1, higher_is_better=True),
+    Metric("vus_pr", "VUS-PR %", 1, higher_is_better=True),
+    Metric("auc_pr", "AUC-PR %", 1, higher_is_better=True),
+    Metric("affiliation_f1", "affiliation F1 %", 1, higher_is_better=True),
+    Metric("range_f1", "range F1 %", 1, higher_is_better=True),
+    Metric("point_f1", "point F1 %", 1, higher_is_better=True),
 )
 
 TABLES: dict[str, Table] = {
@@ -122,20 +127,23 @@ TABLES: dict[str, Table] = {
 
 ERRORS = (
     Metric("mae", "MAE", 4),
-    Metric("mape", "MAPE", 3),
+    Metric("mape", "MAPE, as a share", 3),
     Metric("seconds_an_epoch", "seconds an epoch", 2),
 )
 DRIFT = Metric("drift", "largest change of a forecast", 1, scientific=True)
-COSTS = (Metric("milliseconds_a_step", "ms a step", 1), Metric("megabytes", "MB", 1))
+COSTS = (
+    Metric("milliseconds_a_step", "ms a training step", 1),
+    Metric("megabytes", "peak MB of a training step", 1),
+)
 OPERATIONS = (
     Metric("gigaflops", "GFLOPs of a forward pass", 2),
     Metric("forward_megabytes", "peak MB of a forward pass", 1),
     Metric("step_megabytes", "peak MB of a training step", 1),
 )
 HALVES = (
-    Metric("mse_seen", "MSE of the variables of `fit`", 3),
-    Metric("mse_unseen", "MSE of the others", 3),
-    Metric("mse_all", "MSE of all together", 3),
+    Metric("mse_seen", f"MSE of the half that `{transfer.HALF}` has seen", 3),
+    Metric("mse_unseen", "MSE of the half that it has not seen", 3),
+    Metric("mse_all", "MSE of all variables together", 3),
 )
 SPEED = (
     Metric("seconds_an_epoch", "seconds an epoch", 2),

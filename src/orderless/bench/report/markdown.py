@@ -3,46 +3,36 @@
 from collections.abc import Sequence
 
 from orderless.bench.grid import Grid, Row
+from orderless.bench.report.explanations import INTRODUCTION, TITLE, explain
 from orderless.bench.report.overview import HEAD, standings
+from orderless.bench.report.sections import sections
 from orderless.bench.report.words import (
-    FIRSTS,
-    INTRODUCTION,
-    RANK,
-    TITLE,
     heading,
-    lines_below,
-    rule,
+    notes,
+    rank_rows,
+    remarks,
     words_of,
 )
 
 
 def write_markdown(grids: Sequence[Grid]) -> str:
-    """All grids, each with its source and remarks."""
-    parts = [f"# {TITLE}", INTRODUCTION]
+    """All grids, each with its remarks, and what is true of several once."""
+    parts = [f"# {TITLE}", *INTRODUCTION]
     lines = [_line(one.entries) for one in standings(grids)]
     if lines:
-        parts.append("\n".join([_line(HEAD), _line(["---", *["---:"] * (len(HEAD) - 1)]), *lines]))
-    for grid in grids:
-        parts += [f"## {heading(grid)}", rule(grid), _table(grid)]
-        if grid.source:
-            parts.append(f"Published columns: {grid.source}.")
-        lines = lines_below(grid)
-        if lines:
-            parts.append("\n".join(f"- {line}" for line in lines))
-    return "\n\n".join(parts) + "\n"
+        parts.append("\n".join([_line(HEAD), _rule(len(HEAD)), *lines]))
+    for section in sections(grids):
+        parts += [f"## {heading(section[0])}", explain(section[0])]
+        for grid in section:
+            parts += [f"### {grid.metric.label}", _table(grid), _list(remarks(grid))]
+        parts.append(_list(notes(section[0])))
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _table(grid: Grid) -> str:
-    lines = [
-        _line(["", *grid.columns]),
-        _line(["---", *["---:"] * len(grid.columns)]),
-        *(_line([row.label, *_entries(grid, row)]) for row in grid.rows),
-    ]
-    if grid.ranks:
-        ranks = [f"{grid.ranks[c]:.2f}" if c in grid.ranks else "-" for c in grid.columns]
-        lines.append(_line([RANK, *ranks]))
-        lines.append(_line([FIRSTS, *(str(grid.firsts.get(c, "-")) for c in grid.columns)]))
-    return "\n".join(lines)
+    rows = [[row.label, *_entries(grid, row)] for row in grid.rows]
+    head = [_line(["", *grid.columns]), _rule(1 + len(grid.columns))]
+    return "\n".join([*head, *map(_line, rows + rank_rows(grid))])
 
 
 def _entries(grid: Grid, row: Row) -> list[str]:
@@ -58,3 +48,11 @@ def _entries(grid: Grid, row: Row) -> list[str]:
 
 def _line(entries: Sequence[str]) -> str:
     return "| " + " | ".join(entries) + " |"
+
+
+def _rule(columns: int) -> str:
+    return _line(["---", *["---:"] * (columns - 1)])
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)

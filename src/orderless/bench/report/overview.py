@@ -4,12 +4,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orderless.bench.grid import Grid
+from orderless.bench.grid import BY_SERIES, Grid, Row
 from orderless.bench.published import THE_PAPER
 from orderless.bench.registry import TABLES
 from orderless.bench.report.words import heading
 
-HEAD = ("", "rows", "ours", "best baseline here", "the paper, same rows", "our mean rank")
+HEAD = ("", "mean over", "ours", "best baseline here", "the paper", "our mean rank")
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Standing:
     """Means over the same rows; None where a column lacks one of them."""
 
     grid: Grid
-    rows: int
+    rows: str
     ours: float
     baseline: tuple[str, float] | None
     paper: float | None
@@ -29,8 +29,8 @@ class Standing:
         best = "-" if self.baseline is None else f"{self.baseline[0]} {self.baseline[1]:.{digits}f}"
         rank = f"{self.grid.ranks[self.grid.measured[0]]:.2f} of {len(self.grid.ranks)}"
         return [
-            heading(self.grid),
-            str(self.rows),
+            f"{heading(self.grid)}: {self.grid.metric.label}",
+            self.rows,
             f"{self.ours:.{digits}f}",
             best,
             "-" if self.paper is None else f"{self.paper:.{digits}f}",
@@ -50,9 +50,16 @@ def _standing(grid: Grid) -> Standing | None:
     rows = [row for row in grid.rows if not row.summary and row.figures[ours].value is not None]
     if not rows or ours not in grid.ranks:
         return None
+    # Where the paper has figures, all are compared on those rows.
+    rows = [row for row in rows if _value(row, THE_PAPER) is not None] or rows
+    words = f"{len(rows)} row{'s' if len(rows) > 1 else ''}"
+    # Of M4 the mean over all series is the figure that everybody prints.
+    overall = [row for row in grid.rows if row.label == BY_SERIES and _value(row, ours) is not None]
+    if overall:
+        rows, words = overall, "all series"
 
     def mean(column: str) -> float | None:
-        values = [row.figures[column].value for row in rows]
+        values = [_value(row, column) for row in rows]
         known = [value for value in values if value is not None]
         return statistics.fmean(known) if len(known) == len(values) else None
 
@@ -63,4 +70,8 @@ def _standing(grid: Grid) -> Standing | None:
     known = [(value, name) for name, value in means.items() if value is not None]
     best = (max if grid.metric.higher_is_better else min)(known, default=None)
     paper = mean(THE_PAPER) if THE_PAPER in grid.published else None
-    return Standing(grid, len(rows), own, None if best is None else (best[1], best[0]), paper)
+    return Standing(grid, words, own, None if best is None else (best[1], best[0]), paper)
+
+
+def _value(row: Row, column: str) -> float | None:
+    return row.figures[column].value if column in row.figures else None
