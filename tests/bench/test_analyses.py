@@ -22,8 +22,10 @@ from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import frozen
 from orderless.bench.grid import build_grid
 from orderless.bench.harness import run_cells
+from orderless.bench.models import forecasts
 from orderless.bench.models.layer_forecaster import ALONE, LAYERS, ORDERED, OURS, build_forecaster
-from orderless.bench.registry import ANALYSES
+from orderless.bench.registry import ANALYSES, fit_of, run_cell
+from orderless.bench.tables import long_term_table
 from orderless.cli import main
 from orderless.errors import SettingError
 
@@ -133,6 +135,32 @@ def test_an_ablation_changes_the_network_and_nothing_else(folder):
     one, two = whole.settings, without.settings
     del one["forecaster"]["network"], two["forecaster"]["network"]
     assert one == two
+
+
+def test_tables_share_the_fits_that_they_have_in_common(folder, monkeypatch):
+    write_exchange(folder)
+    monkeypatch.setattr(forecasts, "_KNOWN", {})
+    options = {"look_backs": (24,), "budget": {"epochs": 1, "steps": 2}}
+    alone = options | {"forecaster": {"preset": "tiny", "network": {"coupling": "none"}}}
+    options |= {"forecaster": {"preset": "tiny", "network": None}}
+    sharing = [
+        long_term_table.cell("Exchange", 6, "orderless", "fair", (0,)),
+        long_term_table.cell("Exchange", 6, "orderless", "paper", (0,)),
+        ablation.cell("Exchange", 6, "whole", "fair", (0,)),
+        transfer.cell("Exchange", 6, transfer.ALL, (0,)),
+    ]
+    others = [
+        long_term_table.cell("Exchange", 6, "orderless uncoupled", "fair", (0,)),
+        ablation.cell("Exchange", 6, "no coupling", "paper", (0,)),
+    ]
+    sharing = [replace(cell, options=frozen(options)) for cell in sharing]
+    others = [replace(cell, options=frozen(alone)) for cell in others]
+    assert len({fit_of(cell) for cell in sharing}) == len({fit_of(cell) for cell in others}) == 1
+    assert len({fit_of(cell) for cell in sharing + others}) == 2
+    assert fit_of(transfer.cell("Exchange", 6, transfer.HALF, (0,))) != fit_of(sharing[3])
+    for cell in sharing + others:
+        run_cell(cell)
+    assert len(forecasts._KNOWN) == 2
 
 
 def test_an_ablation_runs(folder):

@@ -31,6 +31,10 @@ def run(config):
     return Outcome(seeds, "sha256:0", "half of it")
 
 
+def fit_of_shared(cell):
+    return cell.model if cell.table == "shared" else cell
+
+
 def quietly(line):
     pass
 
@@ -134,7 +138,7 @@ def test_a_process_that_dies_costs_its_cell_and_no_other(tmp_path):
     cells = [replace(CELL, model="killed")]
     cells += [replace(CELL, model="bug", protocol="paper")]
     cells += [replace(CELL, model=name, protocol="paper") for name in ("killed", "broken", "good")]
-    summary = run_cells(cells, run, tmp_path, jobs=2, one_fit=("toy",), say=quietly)
+    summary = run_cells(cells, run, tmp_path, jobs=2, fit_of=lambda cell: cell.model, say=quietly)
     assert summary.done == ["toy/sine/96/good/paper"]
     assert len(summary.failed) == 4
     # The second cell of its group is tried all the same, by another process.
@@ -149,7 +153,7 @@ def test_cells_that_share_a_fit_go_to_one_process_and_others_to_several(tmp_path
         for protocol in ("fair", "paper")
         for table in ("shared", "apart")
     ]
-    run_cells(cells, run, tmp_path, jobs=4, one_fit=("shared",), say=quietly)
+    run_cells(cells, run, tmp_path, jobs=4, fit_of=fit_of_shared, say=quietly)
     fair, apart, paper, other = (find_result(cell, tmp_path).mean("mse") for cell in cells)
     assert fair == paper != os.getpid()
     assert apart != other

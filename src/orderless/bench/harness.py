@@ -4,13 +4,12 @@ A run that is killed loses the cells that were under way and nothing else: the s
 continues with what is missing. A cell that fails does not stop the others.
 """
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
-from orderless.bench.protocols import FAIR
 from orderless.bench.records import find_result
 from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
@@ -34,7 +33,7 @@ def run_cells(
     *,
     jobs: int = 1,
     again: bool = False,
-    one_fit: Container[str] = (),
+    fit_of: Callable[[CellConfig], Hashable] = lambda cell: cell,
     say: Say = print,
 ) -> Summary:
     """Run the cells that have no result for their exact config; with `again`, all of them.
@@ -42,7 +41,7 @@ def run_cells(
     With several jobs, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
 
-    one_fit     tables in which one fit serves both protocols: those two go to one process
+    fit_of      tells what a cell is fitted on: cells with the same go to one process
     """
     if jobs < 1:
         raise SettingError(f"`jobs` is {jobs}; at least one has to do the work.")
@@ -67,14 +66,15 @@ def run_cells(
         for cell in missing:
             note(cell, attempt(cell, run, folder))
     else:
-        run_side_by_side(_groups(missing, one_fit), run, folder, jobs, note)
+        run_side_by_side(_groups(missing, fit_of), run, folder, jobs, note)
     return summary
 
 
-def _groups(cells: Sequence[CellConfig], one_fit: Container[str]) -> list[list[CellConfig]]:
-    """Each cell by itself, or with the one of the other protocol that shares its fit."""
-    groups: dict[CellConfig, list[CellConfig]] = {}
+def _groups(
+    cells: Sequence[CellConfig], fit_of: Callable[[CellConfig], Hashable]
+) -> list[list[CellConfig]]:
+    """Cells that share a fit, together."""
+    groups: dict[Hashable, list[CellConfig]] = {}
     for cell in cells:
-        key = replace(cell, protocol=FAIR) if cell.table in one_fit else cell
-        groups.setdefault(key, []).append(cell)
+        groups.setdefault(fit_of(cell), []).append(cell)
     return list(groups.values())

@@ -1,6 +1,6 @@
 """Tables and analyses by name: their cells, how to run one, and how to read its figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -50,7 +50,7 @@ class Table:
     peers       models of other libraries, and the package that each needs
     reference   the model that the others are compared with, where there is one
     comparable  whether published figures are of the same data and units, and may be ranked
-    one_fit     whether one fit serves both protocols
+    fit_of      what a cell is fitted on, where others can be fitted on the same
     """
 
     name: str
@@ -64,7 +64,7 @@ class Table:
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
     comparable: bool = True
-    one_fit: bool = False
+    fit_of: Callable[[CellConfig], Hashable] = lambda cell: cell
 
 
 MSE, MAE = Metric("mse", "MSE", 3), Metric("mae", "MAE", 3)
@@ -95,7 +95,7 @@ TABLES: dict[str, Table] = {
             {FAIR: (MSE, MAE), PAPER: (MSE, MAE)},
             "horizon",
             peers=dict.fromkeys(PEERS, "neuralforecast"),
-            one_fit=True,
+            fit_of=long_term_table.fit_of,
         ),
         Table(
             m4_table.NAME,
@@ -180,7 +180,7 @@ ANALYSES: dict[str, Table] = {
             "horizon",
             reference=ablation.WHOLE,
             comparable=False,
-            one_fit=True,
+            fit_of=ablation.fit_of,
         ),
         _simulated(efficiency, "Efficiency", LAYERS, *SPEED),
         replace(
@@ -197,6 +197,7 @@ ANALYSES: dict[str, Table] = {
             {FAIR: HALVES},
             "horizon",
             reference=transfer.ALL,
+            fit_of=transfer.fit_of,
         ),
     )
 }
@@ -205,6 +206,11 @@ ANALYSES: dict[str, Table] = {
 def run_cell(config: CellConfig) -> Outcome:
     """Run a cell as its table does."""
     return find_table(config.table).run(config)
+
+
+def fit_of(config: CellConfig) -> Hashable:
+    """What a cell is fitted on; the same for cells of several tables that share a fit."""
+    return find_table(config.table).fit_of(config)
 
 
 def find_table(name: str) -> Table:

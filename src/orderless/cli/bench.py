@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(tables: list, cells: list, arguments: argparse.Namespace) -> int:
     """Run the cells that have no result, those of all tables by the same processes."""
     from orderless.bench.harness import run_cells
-    from orderless.bench.registry import run_cell
+    from orderless.bench.registry import fit_of, run_cell
 
     cells = _without_absent_peers(tables, cells)
     here = _without_missing_sets(cells)
@@ -89,7 +89,7 @@ def _run(tables: list, cells: list, arguments: argparse.Namespace) -> int:
         arguments.results,
         jobs=arguments.jobs,
         again=arguments.again,
-        one_fit={table.name for table in tables if table.one_fit},
+        fit_of=fit_of,
     )
     done, kept, failed = (len(each) for each in (summary.done, summary.kept, summary.failed))
     print(f"{done} done, {kept} were there, {failed} failed")
@@ -103,14 +103,14 @@ def interrupted(arguments: argparse.Namespace) -> str:
 
 def _check(arguments: argparse.Namespace) -> int:
     """Run the golden cells, whatever results they have, and compare; 1 where a figure is off."""
-    from orderless.bench.golden import NAME, golden_figures, run
+    from orderless.bench.golden import fit_of, golden_figures, run
     from orderless.bench.harness import run_cells
     from orderless.bench.records import find_result
 
     figures = golden_figures()
     cells = list(dict.fromkeys(figure.cell for figure in figures))
     summary = run_cells(
-        cells, run, arguments.results, jobs=arguments.jobs, again=True, one_fit=(NAME,)
+        cells, run, arguments.results, jobs=arguments.jobs, again=True, fit_of=fit_of
     )
     wrong = len(summary.failed)
     for figure in figures:

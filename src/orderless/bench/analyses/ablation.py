@@ -1,6 +1,6 @@
 """What each part is worth: a branch left out, other steps of the spectral branch, another pool."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +42,11 @@ def cell(
     settings = whole.settings
     settings["forecaster"]["network"] = VARIANTS[variant] or None
     return replace(whole, table=NAME, model=variant, options=frozen(settings))
+
+
+def fit_of(config: CellConfig) -> Hashable:
+    """As in the long-term table, which has two of these networks, too."""
+    return long_term_table.fit_of(replace(config, model="orderless"))
 
 
 def run(config: CellConfig) -> Outcome:

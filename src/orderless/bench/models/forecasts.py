@@ -76,11 +76,18 @@ def pose(data: LongSeries, context: int, horizon: int) -> Problem:
 def fit(model: str, problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
     """A model of that name, fitted on train windows and chosen on validation windows.
 
-    The last few are remembered: both protocols need the same one.
+    The last few are remembered: both protocols need the same one, and so may other tables.
     """
     if model not in MODELS:
         raise SettingError(f"There is no model {model!r}; choose one of {', '.join(MODELS)}.")
-    key = (model, problem.data.checksum, problem.context, problem.horizon, seed, frozen(options))
+    key = (
+        MODELS[model],
+        problem.data.checksum,
+        problem.context,
+        problem.horizon,
+        seed,
+        frozen(options),
+    )
     if key not in _KNOWN:
         start_measuring()
         begun = time.perf_counter()

@@ -1,6 +1,6 @@
 """The table of long-term forecasting: eight sets, four horizons, MSE and MAE in scaled units."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
@@ -50,6 +50,13 @@ def cell(dataset: str, horizon: int, model: str, protocol: str, seeds: Sequence[
         seeds=tuple(seeds) if "budget" in options else DETERMINISTIC_SEEDS,
         options=frozen(options),
     )
+
+
+def fit_of(config: CellConfig) -> Hashable:
+    """Both protocols need the same fit, and so may other tables with the same options."""
+    # How our networks differ stands in the options.
+    model = OURS[0] if config.model in OURS else config.model
+    return config.dataset, config.setting, model, config.seeds, config.options
 
 
 def run(config: CellConfig) -> Outcome:
