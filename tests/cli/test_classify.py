@@ -39,3 +39,18 @@ def test_a_missing_column_of_classes_is_named(files, classifier, capsys):
     command = ["classify", str(classifier), str(files / "cases.csv"), "--group", "case"]
     assert main([*command, "--label", "kind"]) == 2
     assert "no column 'kind'" in capsys.readouterr().err
+
+
+def test_a_column_of_classes_does_not_pass_for_a_variable_in_silence(files, tmp_path, capsys):
+    text = (files / "cases.csv").read_text()
+    for number, name in enumerate(("drift", "fast", "slow")):
+        text = text.replace(name, str(number))
+    (tmp_path / "cases.csv").write_text(text)
+    columns = ["--group", "case", "--time", "step"]
+    command = ["fit", str(tmp_path / "cases.csv"), "--task", "classify", *columns]
+    command += ["--label", "class", "--preset", "tiny", "--epochs", "0", "--quiet"]
+    assert main([*command, "--out", str(tmp_path / "names")]) == 0
+    assert main(["classify", str(tmp_path / "names"), str(tmp_path / "cases.csv"), *columns]) == 0
+    said = capsys.readouterr().err
+    assert "did not see them: class" in said
+    assert "--label" in said

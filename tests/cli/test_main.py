@@ -91,3 +91,26 @@ def test_every_argument_of_fit_reaches_an_estimator_or_is_a_place():
     assert known <= parameters
     assert parameters - known == {"verbose"}
     assert set(fit.TASKS) == {"forecast", "classify", "detect"}
+
+
+def test_ctrl_c_while_the_program_loads_is_one_line_too(capsys, monkeypatch):
+    """Loading PyTorch a second time after half of a first one ends in a crash."""
+
+    def press(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orderless.cli.fit.run", press)
+    monkeypatch.setitem(sys.modules, "orderless.training.checkpoints", None)
+    assert main(["fit", "none.csv", "--out", "none"]) == 130
+    assert "nothing was kept" in capsys.readouterr().err
+    monkeypatch.setattr("argparse.ArgumentParser.parse_args", press)
+    assert main(["fit", "none.csv", "--out", "none"]) == 130
+    assert "stopped" in capsys.readouterr().err
+
+
+def test_errors_name_flags_and_not_the_arguments_of_python(tmp_path, forecaster, capsys):
+    (tmp_path / "plants.csv").write_text("plant,a\nnorth,1\nsouth,2\n")
+    assert main(["predict", str(forecaster), str(tmp_path / "plants.csv")]) == 2
+    said = capsys.readouterr().err
+    assert "--group" in said
+    assert "group=" not in said

@@ -3,7 +3,7 @@ import pytest
 
 from orderless import load
 from orderless.cli import main
-from orderless.data import read_table
+from orderless.data import read_table, write_table
 
 
 def test_predict_writes_csv_to_standard_output(files, forecaster, capsys):
@@ -48,3 +48,16 @@ def test_a_model_of_another_kind_is_refused_with_the_right_verb(files, detector,
 def test_a_folder_without_a_model_is_one_line(files, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "none"), str(files / "plant.csv")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_variables_without_a_forecast_are_named(files, forecaster, tmp_path, capsys):
+    path = tmp_path / "dead.csv"
+    write_table(read_table(files / "plant.csv").with_columns(dead=None), path)
+    assert main(["predict", str(forecaster), str(path)]) == 0
+    assert "no forecast for dead" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", [["--out", "none/f.csv"], ["--plot", "none/f.png"]])
+def test_places_are_looked_at_before_anything_is_read(place, capsys):
+    assert main(["predict", "no model", "no data", *place]) == 2
+    assert "There is no folder none" in capsys.readouterr().err

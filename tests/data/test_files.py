@@ -1,4 +1,5 @@
 import csv
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderless.data import files, read_panel, read_table, read_ts, write_table
+from orderless.data.files import check_destination
 from orderless.errors import DataError
 
 CSV = """date,α,on,count,gap
@@ -229,3 +231,53 @@ def test_a_damaged_ts_file_is_refused_with_the_line(text, words, tmp_path):
     (tmp_path / "a.ts").write_text(text)
     with pytest.raises(DataError, match=words):
         read_ts(tmp_path / "a.ts")
+
+
+def test_a_row_that_is_too_long_is_named_whoever_reads(library, tmp_path):
+    (tmp_path / "long.csv").write_text("a,b\n1,2\n3,4,5\n")
+    with pytest.raises(DataError, match=r"Row 3 of long\.csv has 3 entries"):
+        read_table(tmp_path / "long.csv")
+
+
+def test_commas_at_the_end_of_lines_make_no_variable(library, tmp_path):
+    (tmp_path / "trailing.csv").write_text("a,b,\n1,2,\n3,4,\n")
+    assert read_panel(read_table(tmp_path / "trailing.csv")).variables == ("a", "b")
+
+
+def test_bars_separate_columns_where_nothing_else_does(tmp_path):
+    (tmp_path / "bars.csv").write_text("a|b\n1|2\n")
+    (tmp_path / "commas.csv").write_text("a|b|c,d\n1,2\n")
+    assert read_panel(read_table(tmp_path / "bars.csv")).variables == ("a", "b")
+    assert read_panel(read_table(tmp_path / "commas.csv")).variables == ("a|b|c", "d")
+
+
+def test_a_file_without_a_header_is_not_robbed_of_its_first_row(tmp_path):
+    (tmp_path / "bare.csv").write_text("0.5,1.5\n1,2\n")
+    with pytest.raises(DataError, match=r"number 0\.5, so it is no header"):
+        read_table(tmp_path / "bare.csv")
+    (tmp_path / "numbered.csv").write_text("0,1\n1,2\n")
+    assert read_panel(read_table(tmp_path / "numbered.csv")).variables == ("0", "1")
+
+
+def test_a_file_that_no_library_understands_hears_how_to_separate_columns(tmp_path):
+    (tmp_path / "spaces.csv").write_text('time a\n"2026-01-01 00:00" 1\n"2026-01-01 01:00" 2\n')
+    with pytest.raises(DataError, match=r"(?s)commas, semicolons, tabs or bars|time a"):
+        read_panel(read_table(tmp_path / "spaces.csv"))
+
+
+@pytest.mark.parametrize("name", ["none/t.csv", "folder.csv", "t.xlsx"])
+def test_a_place_for_a_table_can_be_refused_before_there_is_one(name, tmp_path):
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(DataError):
+        check_destination(tmp_path / name, files.TABLES)
+    check_destination(tmp_path / "t.csv", files.TABLES)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(DataError, match="permissions"):
+            check_destination(tmp_path / "t.csv", files.TABLES)
+    finally:
+        tmp_path.chmod(0o700)

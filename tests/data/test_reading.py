@@ -321,7 +321,7 @@ REFUSED = {
     "complex numbers": (np.zeros(3, complex), "cannot be read as numbers"),
     "a ragged nested list": ([[1.0, 2.0], [3.0]], "cannot be read as numbers"),
     "an infinity in an array": (np.array([[1.0], [-np.inf]]), "time step 1 of variable 0"),
-    "a word": ("data.csv", "cannot be read as numbers"),
+    "a path": ("data.csv", "read_table"),
     "nothing": (None, "0 dimensions"),
 }
 
@@ -432,3 +432,8 @@ def test_labels_come_in_any_form(labels):
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(DataError, match="label"):
         read_labels(labels, 2)
+
+
+def test_tensors_of_types_that_numpy_does_not_know_are_read():
+    tensor = torch.tensor([[1.5], [2.5]], dtype=torch.bfloat16)
+    np.testing.assert_array_equal(read_panel(tensor).systems[0].values, [[1.5, 2.5]])

@@ -69,3 +69,13 @@ def test_a_group_or_variable_without_a_name_is_refused():
     frame = pd.DataFrame({"plant": ["a", None], "time": [1, 2], "x": [1.0, 1.0]})
     with pytest.raises(DataError, match="Row 1 of column 'plant' names nothing"):
         read_panel(frame, group="plant")
+
+
+def test_a_decimal_comma_is_recognised():
+    with pytest.raises(DataError, match="with a point here"):
+        read_panel({"a": ["0,5", "1,5"], "b": [1, 2]})
+
+
+def test_time_stamps_that_cannot_be_read_are_not_said_to_be_numbers():
+    with pytest.raises(DataError, match="cannot be read as a time stamp"):
+        read_panel({"time": ["noon", "midnight"], "a": [1, 2], "b": [1, 2]})

@@ -3,6 +3,7 @@ import polars as pl
 import pytest
 
 from orderless.data import read_panel
+from orderless.data.timestamps import parse_text, write_text
 
 
 @pytest.mark.parametrize(
@@ -28,3 +29,10 @@ def test_time_stamps_written_as_text_are_read(texts):
         pd.to_datetime(one, dayfirst=one.startswith("1") or "." in one, utc=True) for one in texts
     ]
     assert panel.systems[0].times.tolist() == [one.value for one in expected]
+
+
+def test_a_clock_of_twelve_hours_is_read_and_written_back():
+    texts = ["1/31/2026 11:00 AM", "1/31/2026 12:00 PM"]
+    times, form = parse_text(texts, "here")
+    assert times.astype("M8[m]").astype(str).tolist() == ["2026-01-31T11:00", "2026-01-31T12:00"]
+    assert write_text(times, form) == ["01/31/2026 11:00 AM", "01/31/2026 12:00 PM"]

@@ -1,7 +1,6 @@
 """`orderless backtest`: forecast the past from several origins, and score it."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -33,10 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print the scores; write and draw the forecasts where asked."""
     from orderless.cli.models import open_model
+    from orderless.cli.places import check_places, write_record
     from orderless.cli.tables import open_series
     from orderless.data import read_panel, write_table
-    from orderless.training.checkpoints import write_atomically
 
+    check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)
     if arguments.json is not None:
-        write_atomically(arguments.json, json.dumps(result.scores, indent=2).encode())
+        write_record(result.scores, arguments.json)
     if arguments.plot is not None:
         from orderless.estimators.pictures import draw_backtest
 

@@ -24,13 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write a row for each case: its name, its class, the probability of every class."""
     from orderless.cli.models import open_model
+    from orderless.cli.places import check_places
     from orderless.cli.tables import CASE, put_table
     from orderless.data import read_cases
 
+    check_places(arguments)
     model = open_model(arguments.model, "Classifier")
     data, classes, columns = _read(arguments, model)
     panel = read_cases(data, **columns)
     probabilities = model.predict_proba(panel)
+    new = sorted(set(panel.variables) - set(model.variables_in_))
+    if new:
+        # A column of classes in numbers would pass for a variable without a word.
+        print(
+            f"taken as variables, though `fit` did not see them: {', '.join(new[:5])} (name a "
+            "column of classes with --label)",
+            file=sys.stderr,
+        )
     best = model.classes_[probabilities.argmax(1)]
     table: dict[str, Any] = {CASE: [system.name for system in panel.systems], "class": best}
     for column, name in enumerate(model.classes_):

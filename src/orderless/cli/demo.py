@@ -44,6 +44,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from orderless.cli.places import check_places
+    from orderless.estimators.saving import check_folder
+
+    check_places(arguments)
+    if arguments.model is not None:
+        check_folder(arguments.model)
     train, later = _simulate(arguments.seed)
     living = len(later) - 1
     print(

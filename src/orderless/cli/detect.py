@@ -25,9 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the scores, and say how often the alarm rings."""
     from orderless.cli.models import open_model
+    from orderless.cli.places import check_places
     from orderless.cli.tables import add_column, get_column, open_series, put_table
     from orderless.data import read_panel
 
+    check_places(arguments)
     model = open_model(arguments.model, "Detector")
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})

@@ -85,10 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fit, save, and say where."""
     from orderless import estimators
-    from orderless.errors import ModelFileError
+    from orderless.estimators.saving import check_folder
 
-    if arguments.out.exists() and not arguments.out.is_dir():
-        raise ModelFileError(f"{arguments.out} is a file; a model is saved as a folder.")
+    check_folder(arguments.out)
     kind = getattr(estimators, TASKS[arguments.task])
     model = kind(**_parameters(arguments, kind))
     checkpoint = _checkpoint(arguments)
@@ -103,12 +102,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def interrupted(arguments: argparse.Namespace) -> str:
     """What a stopped run leaves behind."""
-    from orderless.training.checkpoints import FILE_NAME
-
-    file = _checkpoint(arguments) / FILE_NAME
-    if not file.exists():
+    # Nothing is imported here: whoever stops a program while it loads must not load it again.
+    checkpoint = _checkpoint(arguments)
+    if not (checkpoint.is_dir() and any(checkpoint.iterdir())):
         return "nothing was kept, since training had not begun"
-    return f"the run so far is kept in {file.parent}, and the same command continues it"
+    return f"the run so far is kept in {checkpoint}, and the same command continues it"
 
 
 def _checkpoint(arguments: argparse.Namespace) -> Path:

@@ -5,6 +5,7 @@ A verb imports what it needs when it runs, so that `orderless --help` answers at
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -37,21 +38,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     request cannot be met, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    parser, verbs = _parser()
-    name = next((word for word in words if word in verbs), "")
-    parsed = argparse.Namespace()
+    name, parsed = "", None
     try:
+        parser, verbs = _parser()
+        name = next((word for word in words if word in verbs), "")
         config = find_config(words)
         if config is not None and name:
             apply_config(verbs[name], config)
         parsed = parser.parse_args(words)
         return parsed.run(parsed) or 0
     except OrderlessError as error:
-        print(f"orderless {name}: {_one_line(error)}", file=sys.stderr)
+        print(f"orderless {name}: {_as_flags(_one_line(error))}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         explain = getattr(_module(name), "interrupted", None)
-        kept = "nothing was written" if explain is None else explain(parsed)
+        kept = explain(parsed) if explain and parsed else "nothing was written"
         print(f"\norderless {name}: stopped; {kept}.", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
@@ -95,6 +96,11 @@ def _module(name: str) -> object:
 
 def _name(verb: object) -> str:
     return str(getattr(verb, "__name__", "")).rpartition(".")[2]
+
+
+def _as_flags(text: str) -> str:
+    """An error names arguments as Python does, `group=`; here they are flags, `--group`."""
+    return re.sub(r"\b(time|variable|value|group)=(?=[ ,.;:])", r"--\1", text)
 
 
 def _one_line(error: Exception) -> str:

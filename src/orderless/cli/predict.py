@@ -1,8 +1,13 @@
 """`orderless predict`: forecast the variables of a file, whatever their number and order."""
 
 import argparse
+import sys
+from typing import TYPE_CHECKING
 
 from orderless.cli.arguments import add_data, add_model, add_out, add_plot, given_columns, numbers
+
+if TYPE_CHECKING:
+    from orderless.data import Panel
 
 EXAMPLES = """\
   orderless predict model/ plant.csv > forecast.csv
@@ -27,14 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Forecast, and draw it where asked."""
     from orderless.cli.models import open_model
+    from orderless.cli.places import check_places
     from orderless.cli.tables import open_series, put_table
     from orderless.data import read_panel
 
+    check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
     put_table(forecast, arguments.out)
+    _name_silent(panel, model.context_)
     if arguments.plot is not None:
         from orderless.estimators.pictures import draw_forecast
 
@@ -45,3 +53,16 @@ def run(arguments: argparse.Namespace) -> None:
             level=arguments.level or (80,),
             variables=arguments.plot_variables,
         )
+
+
+def _name_silent(panel: "Panel", context: int) -> None:
+    """Say which variables have no forecast, since the table only holds NaN for them."""
+    silent = {
+        name
+        for system in panel.systems
+        for name, seen in zip(system.variables, system.observed[:, -context:], strict=True)
+        if not seen.any()
+    }
+    if silent:
+        shown = ", ".join(sorted(silent)[:5]) + (" and others" if len(silent) > 5 else "")
+        print(f"no forecast for {shown}: nothing in the last {context} steps", file=sys.stderr)

@@ -1,7 +1,6 @@
 """`orderless verify`: measure the promises of a saved model, each against its tolerance."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,16 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; 0 when every promise is kept, 1 otherwise."""
+    from orderless.cli.places import check_places, write_record
     from orderless.estimators import load
     from orderless.estimators.verification import verify
-    from orderless.training.checkpoints import write_atomically
 
+    check_places(arguments)
     model = load(arguments.model)
     data, columns = _read(arguments, model)
     verification = verify(model, data, columns=columns)
     _print(verification)
     if arguments.json is not None:
-        write_atomically(arguments.json, json.dumps(verification.to_dict(), indent=2).encode())
+        write_record(verification.to_dict(), arguments.json)
     return 0 if verification.holds else 1
 
 

@@ -8,9 +8,10 @@ import csv
 import importlib
 import io
 import os
+import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -23,14 +24,17 @@ from orderless.errors import DataError
 
 # What stands for a missing value in a CSV file, whichever library reads it.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+# A column may be called 7, but hardly 0.07.
+FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def read_table(path: str | PathLike[str]) -> Any:
     """A frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
 
-    CSV is UTF-8 with a header; commas, semicolons and tabs are told apart by the header. A first
-    column without a name is dropped where it only counts the rows, and called "time" otherwise.
+    CSV is UTF-8 with a header; commas, semicolons, tabs and bars are told apart by the header. A
+    first column without a name is dropped where it only counts the rows, and called "time"
+    otherwise; another one is dropped where it holds nothing, as after a comma at the end of lines.
     Without a frame library a CSV file becomes a dict from column name to array.
     """
     path = Path(path)
@@ -51,9 +55,14 @@ def read_table(path: str | PathLike[str]) -> Any:
     except DataError:
         raise
     except Exception as error:
-        # Every library has its own errors for a damaged file; the words are what a reader needs.
-        raise DataError(f"{path.name} cannot be read as CSV: {error}") from error
-    return _name_first_column(table)
+        # Every library has its own words for a damaged file; where it is a row, ours say which.
+        read_csv_plainly(path, names, separator)
+        raise DataError(
+            f"{path.name} cannot be read as CSV with {separator!r} between {len(names)} columns "
+            f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
+            "or bars."
+        ) from error
+    return _name_first_column(_drop_nameless(table))
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
@@ -63,10 +72,7 @@ def write_table(table: Any, path: str | PathLike[str]) -> None:
     """
     path = Path(path)
     ending = path.suffix.lower()
-    if ending not in TABLES:
-        raise DataError(f"{path.name} must end in {', '.join(TABLES)} to say its format.")
-    if not path.parent.is_dir():
-        raise DataError(f"There is no folder {path.parent} to write {path.name} to.")
+    check_destination(path, TABLES)
     handle, draft = tempfile.mkstemp(suffix=ending, dir=path.parent)
     os.close(handle)
     try:
@@ -79,6 +85,25 @@ def write_table(table: Any, path: str | PathLike[str]) -> None:
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+
+
+def check_destination(path: str | PathLike[str], endings: Collection[str] = ()) -> None:
+    """Refuse a path that no file can be written to, or whose ending does not say its format.
+
+    Best asked before the work whose result is to be written there.
+    """
+    path = Path(path)
+    if endings and path.suffix.lower() not in endings:
+        raise DataError(f"{path} must end in {', '.join(endings)} to say its format.")
+    if path.is_dir():
+        raise DataError(f"{path} is a folder. Name a file.")
+    if not path.parent.is_dir():
+        raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise DataError(
+            f"Nothing can be written to the folder {path.parent}. Name another place for "
+            f"{path.name}, or change the permissions."
+        )
 
 
 def read_ts(path: str | PathLike[str]) -> tuple[list[np.ndarray], np.ndarray | None]:
@@ -212,10 +237,18 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     if not line.strip():
         raise DataError(f"{path.name} is empty, or its first line is. It must begin with a header.")
     separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=line.count)
+    if separator not in line and "|" in line:
+        separator = "|"
     names = next(csv.reader([line], delimiter=separator))
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
         raise DataError(f"{path.name} has two columns called {twice[0]!r}. Rename one of them.")
+    number = next((name for name in names if FRACTION.fullmatch(name.strip())), None)
+    if number is not None:
+        raise DataError(
+            f"The first line of {path.name} holds the number {number.strip()}, so it is no header. "
+            "Add a line with the names of the columns."
+        )
     return names, separator
 
 
@@ -225,6 +258,17 @@ def _rename(table: Any, names: list[str]) -> Any:
         return table
     frame = nw.from_native(table, eager_only=True)
     return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
+
+
+def _drop_nameless(table: Any) -> Any:
+    """Without a column, after the first, that has neither a name nor a value."""
+    if isinstance(table, dict):
+        empty = "" in list(table)[1:] and all(one is None or one != one for one in table[""])
+        return {name: values for name, values in table.items() if name or not empty}
+    frame = nw.from_native(table, eager_only=True)
+    if "" not in frame.columns[1:] or frame[""].null_count() < len(frame):
+        return table
+    return frame.drop("").to_native()
 
 
 def _name_first_column(table: Any) -> Any:

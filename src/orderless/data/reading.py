@@ -17,6 +17,7 @@ What happens to
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from os import PathLike
 from typing import Any
 
 import narwhals as nw
@@ -369,8 +370,13 @@ def _is_list_of_arrays(data: Any) -> bool:
 
 def _as_numbers(data: Any, where: str) -> np.ndarray:
     """A float64 array with NaN where something is missing."""
+    if isinstance(data, str | PathLike):
+        raise DataError(
+            f"{str(data)!r} is the path of a file. Read it first: orderless.data.read_table(path)."
+        )
     if hasattr(data, "detach"):
-        data = data.detach().cpu()
+        # NumPy does not know every type of PyTorch, such as bfloat16.
+        data = data.detach().cpu().double()
     if isinstance(data, np.ma.MaskedArray):
         data = np.ma.filled(data.astype(np.float64), np.nan)
     try:

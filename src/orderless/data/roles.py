@@ -131,11 +131,16 @@ def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, .
                 f"The {one.where} holds time stamps where numbers are needed. Pass time= if it is "
                 "the time column, or drop it."
             )
+        if one.kind == "text" and is_time_name(one.label):
+            raise DataError(
+                f"The {one.where} holds {_example(one)}, which cannot be read as a time stamp. "
+                "Write time stamps as 2026-12-31 23:59, or drop the column."
+            )
         if one.kind != "number":
             raise DataError(
                 f"The {one.where} holds {_example(one)} where numbers are needed. Pass group= if "
                 "it tells independent systems apart, variable= if it names the variables of a long "
-                "frame; convert it, or drop it."
+                f"frame; convert it, or drop it.{_decimal_comma(one)}"
             )
     return tuple(columns)
 
@@ -146,6 +151,14 @@ def _example(column: Column) -> str:
         if entry is not None and not _reads_as_number(entry):
             return f"{repr(entry)[:40]} in row {row}"
     return f"values of type {column.dtype}"
+
+
+def _decimal_comma(column: Column) -> str:
+    """A hint where the first entry is a number as written in half of the world."""
+    first = next((one for one in column.values if one is not None), None)
+    if isinstance(first, str) and "," in first and _reads_as_number(first.replace(",", ".")):
+        return " Decimals are written with a point here, not with a comma."
+    return ""
 
 
 def _reads_as_number(entry: Any) -> bool:

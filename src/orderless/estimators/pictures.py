@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orderless.data import Form, Frequency, Panel, System
+from orderless.data.files import check_destination
 from orderless.errors import DataError
 
 if TYPE_CHECKING:
@@ -335,11 +336,14 @@ def _tidy(axes: "Axes", times: np.ndarray) -> None:
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
+def check_picture(path: str | Path) -> None:
+    """Refuse a path that no picture can be written to; best asked before there is one."""
+    from matplotlib.figure import Figure
+
+    formats = sorted(Figure().canvas.get_supported_filetypes())
+    check_destination(path, [f".{one}" for one in formats])
+
+
 def _save(figure: Any, path: str | Path) -> None:
-    path = Path(path)
-    formats = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.lstrip(".").lower() not in formats:
-        raise DataError(f"{path.name} must end in a format of pictures: {', '.join(formats)}.")
-    if not path.parent.is_dir():
-        raise DataError(f"There is no folder {path.parent} to draw {path.name} in.")
+    check_picture(path)
     figure.savefig(path, dpi=110)

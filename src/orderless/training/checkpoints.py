@@ -42,7 +42,13 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, o
     """Write the state of a run; a crash at any moment leaves the old or the new one."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"format": FORMAT, "facts": json.dumps(facts)}
-    write_atomically(folder / FILE_NAME, save(whole, metadata=header))
+    try:
+        write_atomically(folder / FILE_NAME, save(whole, metadata=header))
+    except OSError as error:
+        raise ModelFileError(
+            f"The state of the run cannot be written to {folder}: {error.strerror}. Give another "
+            "folder as checkpoint."
+        ) from error
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
