@@ -59,9 +59,7 @@ def test_what_the_system_refuses_is_one_line(capsys, monkeypatch):
 
     monkeypatch.setattr("orderless.cli.doctor.run", refuse)
     assert main(["doctor"]) == 2
-    assert capsys.readouterr().err == (
-        "orderless doctor: [Errno 13] Permission denied: 'model/config.json'\n"
-    )
+    assert capsys.readouterr().err == "orderless doctor: model/config.json: Permission denied.\n"
 
 
 def test_ctrl_c_says_that_nothing_was_written(capsys, monkeypatch):

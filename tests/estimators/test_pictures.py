@@ -95,7 +95,8 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     odd = data.copy()
     odd[50:53, 2] += 30.0
     draw_anomalies(detector, read_panel([data, odd]), tmp_path / "d.png")
-    ((_, score, threshold, blame, traces, _),) = calls
+    ((_, score, threshold, blame, traces, _, whose),) = calls
+    assert whose == " of 1"
     assert next(iter(blame)) == next(iter(traces)) == "v2"
     assert 50 <= int(np.argmax(score)) < 53
     assert threshold == detector.threshold_
@@ -109,6 +110,12 @@ def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
     for values in (gaps, np.full((40, 2), np.nan)):
         draw_anomalies(detector, read_panel(values), tmp_path / "d.png")
         assert (tmp_path / "d.png").exists()
+
+
+def test_names_in_any_script_are_drawn_without_a_warning(tmp_path):
+    outlook = Outlook("\u6e29\u5ea6", np.arange(3), np.ones(3), [])
+    draw_outlooks([outlook], tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").exists()
 
 
 def test_a_picture_that_cannot_be_written_is_an_error_in_words(tmp_path):

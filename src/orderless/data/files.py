@@ -101,8 +101,8 @@ def check_destination(path: str | PathLike[str], endings: Collection[str] = ()) 
         raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise DataError(
-            f"Nothing can be written to the folder {path.parent}. Name another place for "
-            f"{path.name}, or change the permissions."
+            f"Nothing can be written to the folder {path.parent.absolute()}. Name another place "
+            f"for {path.name}, or change the permissions."
         )
 
 

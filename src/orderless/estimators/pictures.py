@@ -4,6 +4,7 @@ In:  a fitted estimator and a panel, or plain arrays.
 Out: a picture in the format that the ending of the path names.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,6 +126,7 @@ def draw_anomalies(
         {names[row]: blame[row] for row in rows},
         {names[row]: system.values[row] for row in rows[:MOST_TRACES]},
         path,
+        f" of {system.name}" if len(panel.systems) > 1 else "",
     )
 
 
@@ -162,6 +164,7 @@ def draw_blame(
     blame: Mapping[str, np.ndarray],
     traces: Mapping[str, np.ndarray],
     path: str | Path,
+    whose: str = "",
 ) -> None:
     """The score over time with its threshold; a map of blame; and the traces of the most blamed."""
     from matplotlib.colors import LogNorm
@@ -179,7 +182,7 @@ def draw_blame(
     top.set_yscale("log")
     top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False, fontsize=9)
     top.set_title(
-        f"Anomaly score: {int(alarm.sum())} of {len(score)} moments above the threshold",
+        f"Anomaly score{whose}: {int(alarm.sum())} of {len(score)} moments above the threshold",
         loc="left",
         fontsize=11,
     )
@@ -346,4 +349,7 @@ def check_picture(path: str | Path) -> None:
 
 def _save(figure: Any, path: str | Path) -> None:
     check_picture(path)
-    figure.savefig(path, dpi=110)
+    with warnings.catch_warnings():
+        # Names in a script that the font lacks become boxes; the picture is good all the same.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, dpi=110)
