@@ -120,7 +120,7 @@ def test_names_in_any_script_are_drawn_without_a_warning(tmp_path):
 
 def test_a_picture_that_cannot_be_written_is_an_error_in_words(tmp_path):
     outlook = Outlook("one", np.arange(3), np.ones(3), [])
-    with pytest.raises(DataError, match="must end in .*png"):
+    with pytest.raises(DataError, match=r"must end in .*png"):
         draw_outlooks([outlook], tmp_path / "picture.xyz")
     with pytest.raises(DataError, match="There is no folder"):
         draw_outlooks([outlook], tmp_path / "none" / "picture.png")
