@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import triton.language as tl
-from triton.runtime.interpreter import TensorHandle
+from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from orderless.ops.triton import fast_kernels
 
@@ -62,7 +62,8 @@ class _Language:
         pass
 
     def inline_asm_elementwise(self, code, constraints, values, **_):
-        return values[0].to(tl.float32)
+        (emulate,) = (run for part, run in _ASSEMBLY.items() if part in code)
+        return emulate(*values)
 
     def allocate_shared_memory(self, dtype, shape, layout):
         shape = [int(size) for size in shape]
@@ -77,6 +78,54 @@ def _numbers(value):
     return value.handle.data
 
 
+def _rounded(values):
+    """To bfloat16, ties to even."""
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    bits = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return _tensor(bits.astype(np.uint16), tl.bfloat16)
+
+
+def _flipped(value):
+    """Each [8, 8] block of the last two axes, transposed."""
+    *outer, rows, columns = value.handle.data.shape
+    blocks = value.handle.data.reshape(*outer, rows // 8, 8, columns // 8, 8)
+    return _tensor(blocks.swapaxes(-1, -3).reshape(*outer, rows, columns), value.dtype)
+
+
+def _chosen(a, b, flag):
+    return _tensor(np.where(flag.handle.data != 0, a.handle.data, b.handle.data), a.dtype)
+
+
+def _added_to_one(first, second, a, b, flag):
+    one, two, product = (value.handle.data for value in (first, second, a * b))
+    flag = flag.handle.data != 0
+    return (
+        _tensor(one + np.where(flag, product, 0), tl.float32),
+        _tensor(two + np.where(flag, 0, product), tl.float32),
+    )
+
+
+def _words(value):
+    """Pairs of bfloat16: the even words, and the odd ones."""
+    pairs = np.ascontiguousarray(value.handle.data).view(np.uint16)
+    pairs = pairs.reshape(*value.handle.data.shape[:-1], -1, 2, 2)
+    shape = value.handle.data.shape
+    return tuple(_tensor(pairs[..., i, :].reshape(shape), tl.bfloat16) for i in (0, 1))
+
+
+# By a part of the assembly; the kernels' own helpers say what each is for.
+_ASSEMBLY = {
+    "mma.sync": lambda a, identity: _tensor(_numbers(a), tl.float32),
+    "movmatrix": _flipped,
+    "mul.rn.bf16x2": lambda a, b: _rounded(_numbers(a) * _numbers(b)),
+    "fma.rn.bf16x2": lambda a, b, c: _rounded(_numbers(a) * _numbers(b) + _numbers(c)),
+    "selp.b32": _chosen,
+    "lop3.b32": _chosen,
+    "@p fma.rn.f32": _added_to_one,
+    "mov.b32": _words,
+}
+
+
 def _product(a, b, total, input_precision=None):
     values = np.matmul(_numbers(a), _numbers(b)) + total.handle.data
     return _tensor(values.astype(np.float32), tl.float32)
@@ -88,6 +137,18 @@ def _copy(room, source, mask=None):
     else:
         source, mask = tl.broadcast(source, mask)
         room.store(tl.load(source, mask=mask, other=0.0))
+
+
+def round_like_a_gpu(monkeypatch) -> None:
+    """From here on float32 becomes bfloat16 by rounding; the interpreter cuts."""
+    cut = InterpreterBuilder.create_fp_trunc
+
+    def rounded(self, source, kind):
+        if kind.scalar == tl.bfloat16:
+            return _rounded(source.data).handle
+        return cut(self, source, kind)
+
+    monkeypatch.setattr(InterpreterBuilder, "create_fp_trunc", rounded)
 
 
 def emulated(folder: Path) -> types.ModuleType:

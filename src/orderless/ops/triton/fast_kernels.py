@@ -14,6 +14,13 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
+# Places of tables in `quick`, after those of the four bits: as in `tables.py`.
+FROM_START = gl.constexpr(4)
+TO_END_UNHELD = gl.constexpr(5)
+TO_END = gl.constexpr(6)
+HOLD = gl.constexpr(7)
+QUICK = gl.constexpr(24 * 256)  # entries of a chunk
+
 copy = async_copy.async_copy_global_to_shared
 # Its name since Triton 3.7 is the second.
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
@@ -37,6 +44,14 @@ def _pair_layout(block):
 
 
 @gluon.constexpr_function
+def _single_layout(block):
+    """A line of `quick` with one entry for 16 states, where two warps own a variable."""
+    warps = [[0, 4], *([0, 0] for _ in _bits(block, 0, 2))]
+    lanes = [[0, 8], [0, 16], [0, 32], [0, 64], [0, 128]]
+    return gl.DistributedLinearLayout([[0, 1], [0, 2]], lanes, warps, [], [1, 256])
+
+
+@gluon.constexpr_function
 def _right_layout(block, width):
     """[variable, warp, time, channel] as right operands over times, the same for both warps."""
     registers = [[0, 0, 1, 0], [0, 0, 8, 0], *_bits(width, 3, 4, 8)]
@@ -55,12 +70,18 @@ def _half_layout(block, width):
 
 
 @gluon.jit
-def _wide(value):
-    """To float32. Two bfloat16 of one register take an instruction each, which is not the rule."""
+def _wide(value, layout: gl.constexpr):
+    """To float32, where a thread holds rows (i, i + 8) of columns (2j, 2j + 1) in turn.
+
+    Times the identity: so four entries take one instruction, where the rule is one each.
+    """
     if value.dtype == gl.bfloat16:
+        same = _axis(1, value.shape[1], layout) % 8 == _axis(2, value.shape[2], layout) % 8
         return gl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [value],
-            dtype=gl.float32, is_pure=True, pack=2,
+            "{ .reg .f32 z; mov.f32 z, 0f00000000; mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16"
+            ".f32 {$0, $1, $2, $3}, {$4, $5}, {$6}, {z, z, z, z}; }",
+            "=f,=f,=f,=f,r,r,r,r", [value, gl.where(same, 1.0, 0.0).to(gl.bfloat16)],
+            dtype=gl.float32, is_pure=True, pack=4,
         )  # fmt: skip
     else:  # noqa: RET505
         return value
@@ -87,6 +108,60 @@ def _mma(a, b, total):
 @gluon.jit
 def _turned(value, layout: gl.constexpr):
     return gl.convert_layout(gl.permute(value, (0, 2, 1)), layout)
+
+
+@gluon.jit
+def _times(a, b):
+    """a b. In bfloat16 two products are one instruction, where entries lie in pairs."""
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "mul.rn.bf16x2 $0, $1, $2;", "=r,r,r", [a, b],
+            dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return a * b
+
+
+@gluon.jit
+def _times_plus(a, b, c):
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "fma.rn.bf16x2 $0, $1, $2, $3;", "=r,r,r,r", [a, b, c],
+            dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return a * b + c
+
+
+@gluon.jit
+def _choose(flag, a, b):
+    """a where a flag is not zero. In bfloat16 the two entries of a pair have the same flag."""
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $3, 0; selp.b32 $0, $1, $2, p; }", "=r,r,r,r,r",
+            [a, b, flag], dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return gl.where(flag != 0, a, b)
+
+
+@gluon.jit
+def _masked(condition, a, b):
+    """a where a condition holds, of bfloat16 in pairs."""
+    return gl.inline_asm_elementwise(
+        "lop3.b32 $0, $3, $1, $2, 0xCA;", "=r,r,r,r",
+        [a, b, gl.where(condition, -1, 0).to(gl.int16)],
+        dtype=gl.bfloat16, is_pure=True, pack=2,
+    )  # fmt: skip
+
+
+@gluon.jit
+def _flip(value):
+    """The transpose of each [8, 8] block, of two bytes an entry and held like a result."""
+    return gl.inline_asm_elementwise(
+        "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r", [value],
+        dtype=value.dtype, is_pure=True, pack=2,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -118,13 +193,6 @@ def _stack(first, second, BLOCK: gl.constexpr):
     """A pair of [variable, time, state] as [(variable, warp), time, (part, state of the warp)]."""
     both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
     return gl.reshape(gl.permute(both, (0, 2, 1, 4, 3)), [2 * BLOCK, 16, 16])
-
-
-@gluon.jit
-def _unstack(both, BLOCK: gl.constexpr, pair: gl.constexpr):
-    both = gl.permute(gl.reshape(both, [BLOCK, 2, 16, 2, 8]), (0, 2, 1, 4, 3))
-    first, second = gl.split(gl.reshape(both, [BLOCK, 16, 16, 2]))
-    return gl.convert_layout(first, pair), gl.convert_layout(second, pair)
 
 
 @gluon.jit
@@ -166,44 +234,128 @@ def _scratch_at(BLOCK: gl.constexpr, WIDTH: gl.constexpr, row, flat: gl.constexp
 
 
 @gluon.jit
-def _table(tables, kind: gl.constexpr, layout: gl.constexpr, FIRST: gl.constexpr = 0):
-    """(e1, evh, e2), each [1, 16, 16], of one table in shared memory that starts at tile FIRST."""
-    return (
-        tables.slice(kind * 3 - FIRST, 1, dim=0).load(layout),
-        tables.slice(kind * 3 + 1 - FIRST, 1, dim=0).load(layout),
-        tables.slice(kind * 3 + 2 - FIRST, 1, dim=0).load(layout),
-    )
+def _rooms_for_tables(low: gl.constexpr, COPIES: gl.constexpr):
+    """Shared memory for the tables of a chunk: `quick` in bfloat16, `tables` in float32.
+
+    Rooms of their own, not parts of one: between parts the compiler would put barriers.
+    """
+    if low == gl.bfloat16:
+        lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
+        return (
+            gl.allocate_shared_memory(low, [COPIES, 16, 256], lines),
+            gl.allocate_shared_memory(low, [COPIES, 8, 256], lines),
+        )
+    else:  # noqa: RET505
+        tiles: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+        return (
+            gl.allocate_shared_memory(low, [COPIES, 16, 16, 16], tiles),
+            gl.allocate_shared_memory(low, [COPIES, 4, 16, 16], tiles),
+            gl.allocate_shared_memory(low, [COPIES, 1, 16, 16], tiles),
+        )
+
+
+@gluon.jit
+def _copy_of(rooms, i, low: gl.constexpr):
+    if low == gl.bfloat16:
+        return rooms[0].index(i), rooms[1].index(i)
+    else:  # noqa: RET505
+        return rooms[0].index(i), rooms[1].index(i), rooms[2].index(i)
+
+
+@gluon.jit
+def _fetch_lines(room, source, ROWS: gl.constexpr, WARPS: gl.constexpr):
+    lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+    row = gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]
+    copy(room, source + (row * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]))
+
+
+@gluon.jit
+def _fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.constexpr):
+    if low == gl.bfloat16:
+        quick = quick + chunk * QUICK
+        _fetch_lines(rooms[0], quick, 16, WARPS)
+        _fetch_lines(rooms[1], quick + 16 * 256, 8, WARPS)
+    else:
+        many, more, last = rooms
+        lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
+        tile = _axis(1, 16, lines) * 16 + _axis(2, 16, lines)
+        tables = tables + chunk * (21 * 256) + tile
+        copy(many, tables + _axis(0, 16, lines) * 256)
+        copy(more, tables + (_axis(0, 4, lines) + 16) * 256)
+        copy(last, tables + 20 * 256)
 
 
 @gluon.jit
 def _split_table(rooms, kind: gl.constexpr, layout: gl.constexpr):
-    """`_table`, where the first 16 tiles, the next 4 and the last one have rooms of their own."""
+    """(e1, evh, e2), each [1, 16, 16], of a table in float32 by its place in `quick`."""
     many, more, last = rooms
     if kind < 5:
-        return _table(many, kind, layout)
-    elif kind == 5:  # noqa: RET505
+        return (
+            many.slice(kind * 3, 1, dim=0).load(layout),
+            many.slice(kind * 3 + 1, 1, dim=0).load(layout),
+            many.slice(kind * 3 + 2, 1, dim=0).load(layout),
+        )
+    elif kind == TO_END:  # noqa: RET505
         return (
             many.slice(15, 1, dim=0).load(layout),
             more.slice(0, 1, dim=0).load(layout),
             more.slice(1, 1, dim=0).load(layout),
         )
     else:
+        gl.static_assert(kind == HOLD)
         return (
-            more.slice(2, 1, dim=0).load(layout),
             more.slice(3, 1, dim=0).load(layout),
             last.load(layout),
+            more.slice(2, 1, dim=0).load(layout),
         )
 
 
 @gluon.jit
-def _fetch_split(rooms, tables, WARPS: gl.constexpr):
-    many, more, last = rooms
-    lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
-    tile = _axis(1, 16, lines) * 16 + _axis(2, 16, lines)
-    tables = tables + tile
-    copy(many, tables + _axis(0, 16, lines) * 256)
-    copy(more, tables + (_axis(0, 4, lines) + 16) * 256)
-    copy(last, tables + 20 * 256)
+def _pairs_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
+    """(e1, evh), each [1, 16, states], from lines of `quick`."""
+    value = gl.reshape(value, [HALVES, 8, 4, 2, 2, 2])  # half, row, column, entry, row, column
+    value = gl.reshape(gl.permute(value, (4, 1, 0, 2, 5, 3)), [1, 16, 8 * HALVES, 2])
+    e1, evh = gl.split(value)
+    return gl.convert_layout(e1, layout), gl.convert_layout(evh, layout)
+
+
+@gluon.jit
+def _singles_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
+    """e2, [1, 16, states], from a line of `quick`."""
+    value = gl.permute(gl.reshape(value, [8, 4, HALVES, 2, 2]), (3, 0, 2, 1, 4))
+    return gl.convert_layout(gl.reshape(value, [1, 16, 8 * HALVES]), layout)
+
+
+@gluon.jit
+def _whole_table(rooms, kind: gl.constexpr, low: gl.constexpr, BLOCK: gl.constexpr):
+    """(e1, evh, e2) for all states where a warp owns a variable."""
+    pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    if low == gl.bfloat16:
+        both: gl.constexpr = gl.BlockedLayout([2, 8], [1, 32], [BLOCK, 1], [1, 0])
+        one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+        e1, evh = _pairs_of_lines(rooms[0].slice(2 * kind, 2, dim=0).load(both), 2, pair)
+        e2 = _singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        return e1, evh, e2
+    else:  # noqa: RET505
+        return _split_table(rooms, kind, pair)
+
+
+@gluon.jit
+def _half_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, low: gl.constexpr,
+                   BLOCK: gl.constexpr):  # fmt: skip
+    """The same for eight states, and once more in float32."""
+    pair: gl.constexpr = _whole_pair_layout(BLOCK)
+    eight: gl.constexpr = _eight_layout(BLOCK)
+    if low == gl.bfloat16:
+        one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+        e1, evh = _pairs_of_lines(rooms[0].slice(2 * kind + HALF, 1, dim=0).load(one), 1, eight)
+        e2 = _singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        e2 = _eight(e2, HALF, eight)
+        return (e1, evh, e2), (_wide(e1, eight), _wide(evh, eight), _wide(e2, eight))
+    else:  # noqa: RET505
+        one, two, three = _split_table(rooms, kind, pair)
+        table = (_eight(one, HALF, eight), _eight(two, HALF, eight), _eight(three, HALF, eight))
+        return table, table
 
 
 @gluon.jit
@@ -223,19 +375,20 @@ def _over_chunk(tables, BLOCK: gl.constexpr, half: gl.constexpr):
 @gluon.jit
 def _decay(first, second, table):
     e1, evh, e2 = table
-    return first * e1 + second * evh, second * e2
+    return _times_plus(first, e1, _times(second, evh)), _times(second, e2)
+
+
+@gluon.jit
+def _decay_back(first, second, table):
+    """What `_decay` makes of gradients."""
+    e1, evh, e2 = table
+    return first * e1, first * evh + second * e2
 
 
 @gluon.jit
 def _bit(kind: gl.constexpr, layout: gl.constexpr):
     """[1, t, s]: whether a table leads from s to t."""
     return ((_axis(1, 16, layout) ^ _axis(2, 16, layout)) >> (3 - kind)) == 1
-
-
-@gluon.jit
-def _held(w_h, w_v, table):
-    phi_h, phi_v, phi_vh = table
-    return phi_h * w_h, phi_v * w_v + phi_vh * w_h
 
 
 @gluon.jit
@@ -315,7 +468,7 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 
 @gluon.jit
 def fast_forward(
-    x, write, read, tables, start, base, field, factors, skip, gate, present, y, end,
+    x, write, read, tables, quick, start, base, field, factors, skip, gate, present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -354,12 +507,13 @@ def fast_forward(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
-    table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
 
     b, _, first_variable, _, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
     tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    if low == gl.bfloat16:
+        quick += (b * (channels // head_size) + head) * chunks * QUICK
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
     left_variables = variables - first_variable
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
@@ -413,9 +567,7 @@ def fast_forward(
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    many_tables = gl.allocate_shared_memory(gl.float32, [2, 16, 16, 16], table_room)
-    more_tables = gl.allocate_shared_memory(gl.float32, [2, 4, 16, 16], table_room)
-    last_table = gl.allocate_shared_memory(gl.float32, [2, 1, 16, 16], table_room)
+    rooms_tables = _rooms_for_tables(low, 2)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     # One step ahead of the work: visit -1 only fetches.
@@ -440,8 +592,7 @@ def fast_forward(
                         write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                         read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
-            rooms = (many_tables.index(room), more_tables.index(room), last_table.index(room))
-            _fetch_split(rooms, tables + ahead * (21 * 256), BLOCK)
+            _fetch_tables(_copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
             if HAS_FIELD:
                 copy(rooms_field.index(room), field + t_ahead * channels + _axis(2, WIDTH, common),
                      mask=t_common < ahead_times)  # fmt: skip
@@ -454,39 +605,33 @@ def fast_forward(
             chunk = first_chunk + visit
             room = visit % 2
             room_x = rooms_x.index(room)
-            here = (many_tables.index(room), more_tables.index(room), last_table.index(room))
+            here = _copy_of(rooms_tables, room, low)
             over = tables + chunk * (21 * 256) + (_axis(2, 16, part) + 12 * 256 + 240)
             e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
             left_times = time - chunk * 16
             t = chunk.to(gl.int64) * 16
             if REVERSE:
                 t = time - 1 - t
-            w_h = _wide(rooms_wh.index(room).load(pair))
-            w_v = _wide(rooms_wv.index(room).load(pair))
-            c_h = _wide(rooms_ch.index(room).load(pair))
-            c_v = _wide(rooms_cv.index(room).load(pair))
-            b_h, b_v = _held(w_h, w_v, _split_table(here, 6, pair))
+            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
+            c_h, c_v = rooms_ch.index(room).load(pair), rooms_cv.index(room).load(pair)
+            b_v, b_h = _decay(w_v, w_h, _whole_table(here, HOLD, low, BLOCK))
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             if HAS_FIELD:
                 psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
                 four, two = rooms_four.index(room), rooms_two.index(room)
 
             # M: the response at the later of two times to the earlier one, bit by bit.
-            reads_now = gl.convert_layout(_stack_all(c_h.to(low), c_v.to(low), BLOCK), left)
-            matrix = _mma(
-                reads_now, _turned(_stack_all(b_h.to(low), b_v.to(low), BLOCK), right), none
-            )
+            reads_now = gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left)
+            matrix = _mma(reads_now, _turned(_stack_all(b_h, b_v, BLOCK), right), none)
+            if low == gl.bfloat16:  # these tables hold what is written as they lead it
+                b_v, b_h = w_v, w_h
             if HAS_FIELD:
                 factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
                 field_matrix = _mma(reads_now, _for_all(factor, BLOCK, 32, 16, right), none)
             for kind in gl.static_range(4):
-                reads = (t_pair & (8 >> kind)) != 0
-                first, second = _decay(
-                    gl.where(reads, c_h, b_v),
-                    gl.where(reads, c_v, b_h),
-                    _split_table(here, kind, pair),
-                )
-                first, second = first.to(low), second.to(low)
+                reads = t_pair & (8 >> kind)
+                first, second = _decay(_choose(reads, c_h, b_v), _choose(reads, c_v, b_h),
+                                       _whole_table(here, kind, low, BLOCK))  # fmt: skip
                 stacked = gl.convert_layout(_stack_all(first, second, BLOCK), left)
                 swapped = _turned(_stack_all(second, first, BLOCK), right)
                 matrix = gl.where(_bit(kind, mma), _mma(stacked, swapped, none), matrix)
@@ -502,12 +647,13 @@ def fast_forward(
                 out = _mma(gl.convert_layout(field_matrix, left), psi, out)
 
             # The state before the chunk is read by all times, and moves on.
-            from_h, from_v = _decay(c_h, c_v, _split_table(here, 4, pair))
-            from_start = gl.convert_layout(_stack_all(from_h.to(low), from_v.to(low), BLOCK), left)
+            from_h, from_v = _decay(c_h, c_v, _whole_table(here, FROM_START, low, BLOCK))
+            from_start = gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left)
             state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
             out = _mma(from_start, _turned(state, right), out)
-            to_v, to_h = _decay(b_v, b_h, _split_table(here, 5, pair))
-            to_end = gl.convert_layout(_stack_all(to_h.to(low), to_v.to(low), BLOCK), right)
+            lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
+            to_v, to_h = _decay(b_v, b_h, _whole_table(here, lead, low, BLOCK))
+            to_end = gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right)
             state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             state = _mma(_turned(signal, left), to_end, state)
             if HAS_FIELD:
@@ -517,7 +663,7 @@ def fast_forward(
 
             if HAS_SKIP:
                 direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
-                out += direct * _wide(room_x.load(mma))
+                out += direct * _wide(room_x.load(mma), mma)
             result = gl.convert_layout(out.to(low), out_rows)
             stored = (t_out < left_times) & (v_out < left_variables)
             keep = stored
@@ -543,7 +689,7 @@ def fast_forward(
 
 @gluon.jit
 def fast_states(
-    x, write, tables, start, present, states,
+    x, write, tables, quick, start, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -567,7 +713,7 @@ def fast_states(
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
-    lines: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
                                            [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
                                           [2, 1, 0])  # fmt: skip
@@ -580,13 +726,13 @@ def fast_states(
     )
     tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
     left_variables = variables - first_variable
-    v_lines, t_lines = _axis_of_four(0, BLOCK, lines), _axis_of_four(2, 16, lines)
+    v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
     towards = 1
     if REVERSE:
         towards = -1
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_lines * x_variable + t_lines * (towards * x_time) + _axis_of_four(3, WIDTH, lines)
+    row_x = v_rows * x_variable + t_rows * (towards * x_time) + _axis_of_four(3, WIDTH, rows)
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     if HAS_PRESENT:
@@ -602,8 +748,13 @@ def fast_states(
     rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_tables = gl.allocate_shared_memory(gl.float32, [2, 8, 16, 16], table_room)
-    many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
+    if low == gl.bfloat16:
+        quick += (b * (channels // head_size) + head) * chunks * QUICK
+        lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
+        rooms_pairs = gl.allocate_shared_memory(low, [2, 2, 256], lines)
+        rooms_single = gl.allocate_shared_memory(low, [2, 1, 256], lines)
+    else:
+        rooms_tables = gl.allocate_shared_memory(low, [2, 8, 16, 16], table_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     for visit in range(-1, last_chunk - first_chunk):
@@ -612,37 +763,59 @@ def fast_states(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_lines = (t_lines < ahead_times) & (v_lines < left_variables)
+        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
             now = present + t_ahead * present_time
-            at_lines = now + (v_lines * present_variable + t_lines * (towards * present_time))
-            keep_lines = keep_lines & (gl.load(at_lines, mask=keep_lines, other=0) != 0)
+            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
+            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
         room = (visit + 1) % 2
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_lines)
+            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
-            # Tables 5 and 6 are the last six tiles of a chunk.
-            tile = _axis(0, 8, many) * 256 + _axis(1, 16, many) * 16 + _axis(2, 16, many)
-            copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
+            if low == gl.bfloat16:
+                now = quick + ahead * QUICK
+                _fetch_lines(rooms_pairs.index(room), now + 2 * TO_END_UNHELD * 256, 2, WARPS)
+                _fetch_lines(rooms_single.index(room), now + (16 + TO_END_UNHELD) * 256, 1, WARPS)
+            else:
+                # From a time to the end, and the hold, are the last six tiles of a chunk.
+                many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
+                                                      [2, 1, 0])  # fmt: skip
+                tile = _axis(0, 8, many) * 256 + _axis(1, 16, many) * 16 + _axis(2, 16, many)
+                copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
             chunk = first_chunk + visit
             room = visit % 2
-            here = rooms_tables.index(room)
             e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), BLOCK, half)
             kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
             gl.store(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states, kept,
                      mask=v_flat < left_variables)  # fmt: skip
-            w_h = _wide(rooms_wh.index(room).load(pair))
-            w_v = _wide(rooms_wv.index(room).load(pair))
-            b_h, b_v = _held(w_h, w_v, _table(here, 6, pair, 13))
-            to_v, to_h = _decay(b_v, b_h, _table(here, 5, pair, 13))
-            to_end = _turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left)
+            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
+            if low == gl.bfloat16:
+                by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+                e1, evh = _pairs_of_lines(rooms_pairs.index(room).load(by_warp), 2, pair)
+                line = rooms_single.index(room).load(_single_layout(BLOCK))
+                table = (e1, evh, _singles_of_lines(line, 2, pair))
+            else:
+                here = rooms_tables.index(room)
+                hold = (
+                    here.slice(6, 1, dim=0).load(pair),
+                    here.slice(7, 1, dim=0).load(pair),
+                    here.slice(5, 1, dim=0).load(pair),
+                )
+                w_v, w_h = _decay(w_v, w_h, hold)
+                table = (
+                    here.slice(2, 1, dim=0).load(pair),
+                    here.slice(3, 1, dim=0).load(pair),
+                    here.slice(4, 1, dim=0).load(pair),
+                )
+            to_v, to_h = _decay(w_v, w_h, table)
+            to_end = _turned(_stack(to_h, to_v, BLOCK), left)
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
             state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
@@ -708,16 +881,23 @@ def _eight(value, HALF: gl.constexpr, eight: gl.constexpr):
 
 
 @gluon.jit
-def _eight_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, pair: gl.constexpr,
-                    eight: gl.constexpr):  # fmt: skip
-    one, two, three = _split_table(rooms, kind, pair)
-    return _eight(one, HALF, eight), _eight(two, HALF, eight), _eight(three, HALF, eight)
-
-
-@gluon.jit
 def _stack_eight(first, second, BLOCK: gl.constexpr):
     """A pair of [variable, time, eight states] as [variable, time, (part, state)]."""
     return gl.reshape(gl.permute(gl.join(first, second), (0, 1, 3, 2)), [BLOCK, 16, 16])
+
+
+@gluon.jit
+def _stack_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
+    """The same as [variable, (part, state), time], where a thread holds pairs of times."""
+    if first.dtype == gl.bfloat16:
+        first = gl.reshape(gl.permute(gl.reshape(_flip(first), [BLOCK, 2, 8, 8]), (0, 2, 1, 3)),
+                           [BLOCK, 8, 16])  # fmt: skip
+        second = gl.reshape(gl.permute(gl.reshape(_flip(second), [BLOCK, 2, 8, 8]), (0, 2, 1, 3)),
+                            [BLOCK, 8, 16])  # fmt: skip
+        both = gl.permute(gl.join(first, second), (0, 3, 1, 2))
+        return gl.convert_layout(gl.reshape(both, [BLOCK, 16, 16]), layout)
+    else:  # noqa: RET505
+        return _turned(_stack_eight(first, second, BLOCK), layout)
 
 
 @gluon.jit
@@ -742,9 +922,18 @@ def _parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.conste
 @gluon.jit
 def _eight_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
     """What `_to_scratch` stored for a warp, as a right operand over channels."""
-    value = gl.reshape(value, [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
-    value = gl.reshape(gl.permute(value, (0, 1, 5, 3, 6, 4, 2)), [BLOCK, WIDTH, 16])
-    return gl.convert_layout(value, right)
+    if value.dtype == gl.int32:
+        # Pairs of bfloat16, which stay pairs: every second register is of the first tensor.
+        first, second = gl.inline_asm_elementwise(
+            "mov.b32 $0, $2; mov.b32 $1, $3;", "=r,=r,r,r", [value],
+            dtype=(gl.bfloat16, gl.bfloat16), is_pure=True, pack=2,
+        )  # fmt: skip
+        value = gl.reshape(gl.join(first, second), [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
+        value = gl.permute(value, (0, 1, 6, 3, 5, 4, 2))
+    else:
+        value = gl.reshape(value, [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
+        value = gl.permute(value, (0, 1, 5, 3, 6, 4, 2))
+    return gl.convert_layout(gl.reshape(value, [BLOCK, WIDTH, 16]), right)
 
 
 @gluon.jit
@@ -785,15 +974,11 @@ def _block_layout(block):
 
 
 @gluon.jit
-def _diagonal(product, layout: gl.constexpr):
-    """The diagonal of [variable, 8, 8]."""
-    product = gl.convert_layout(product, layout)
-    return gl.sum(gl.where(_axis(1, 8, layout) == _axis(2, 8, layout), product, 0.0), 2)
-
-
-@gluon.jit
 def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
-    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart."""
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart.
+
+    They are diagonals: `keep` is for all but their entries off.
+    """
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     quarter: gl.constexpr = _block_layout(BLOCK)
     product = _mma(gl.convert_layout(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
@@ -801,9 +986,110 @@ def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
     from_h, from_v = gl.split(product)
     hh, _ = gl.split(from_h)
     vh, vv = gl.split(from_v)
-    gl.store(out, _diagonal(hh, quarter), mask=keep)
-    gl.store(out + 16, _diagonal(vv, quarter), mask=keep)
-    gl.store(out + 32, _diagonal(vh, quarter), mask=keep)
+    gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
+    gl.store(out + 16, gl.convert_layout(vv, quarter), mask=keep)
+    gl.store(out + 32, gl.convert_layout(vh, quarter), mask=keep)
+
+
+@gluon.jit
+def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Times 0..7 and 8..15 of [variable, time, channel]."""
+    return gl.split(gl.permute(gl.reshape(value, [BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1)))
+
+
+@gluon.jit
+def _quarters(value, BLOCK: gl.constexpr):
+    """[variable, 16, 16] as four of [variable, 8, 8], row by row."""
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    value = gl.permute(gl.reshape(value, [BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
+    first, second = gl.split(value)
+    one, two = gl.split(first)
+    three, four = gl.split(second)
+    return (
+        gl.convert_layout(one, quarter), gl.convert_layout(two, quarter),
+        gl.convert_layout(three, quarter), gl.convert_layout(four, quarter),
+    )  # fmt: skip
+
+
+@gluon.jit
+def _of_quarters(one, two, three, four, BLOCK: gl.constexpr, layout: gl.constexpr):
+    value = gl.join(gl.join(one, two), gl.join(three, four))  # ... column, row of quarters
+    value = gl.reshape(gl.permute(value, (0, 4, 1, 3, 2)), [BLOCK, 16, 16])
+    return gl.convert_layout(value, layout)
+
+
+@gluon.jit
+def _matrix_gradient(room_x, room_y, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The gradient of M, made symmetric, and its diagonal, as the two functions below take them."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+    forth = _mma(room_y.load(left), room_x.permute((0, 2, 1)).load(right), none)
+    if room_x.dtype == gl.bfloat16:
+        quarter: gl.constexpr = _block_layout(BLOCK)
+        i, j = _axis(1, 8, quarter), _axis(2, 8, quarter)
+        one, _, three, four = _quarters(forth.to(gl.bfloat16), BLOCK)
+        zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, quarter)
+        same = (_masked(i == j, one, zero), _masked(i == j, four, zero))
+        one, four = _masked(i >= j, one, _flip(one)), _masked(i >= j, four, _flip(four))
+        whole = (
+            (_flip(three), three),
+            (_masked((i ^ j) >> 2 == 1, one, zero), _masked((i ^ j) >> 2 == 1, four, zero)),
+            (_masked((i ^ j) >> 1 == 1, one, zero), _masked((i ^ j) >> 1 == 1, four, zero)),
+            (_masked(i ^ j == 1, one, zero), _masked(i ^ j == 1, four, zero)),
+        )
+        return whole, same
+    else:  # noqa: RET505
+        i, j = _axis(1, 16, mma), _axis(2, 16, mma)
+        back = _mma(room_x.load(left), room_y.permute((0, 2, 1)).load(right), none)
+        same = gl.sum(gl.where(i == j, forth, 0.0), 2)
+        same = gl.convert_layout(same, gl.SliceLayout(2, _eight_layout(BLOCK)))[:, :, None]
+        return gl.where(i >= j, forth, back), same
+
+
+@gluon.jit
+def _gradient_of_bit(whole, kind: gl.constexpr, low: gl.constexpr, BLOCK: gl.constexpr,
+                     mma: gl.constexpr):  # fmt: skip
+    """What a table has of the gradient of M, as a left operand."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    if low == gl.bfloat16:
+        quarter: gl.constexpr = _block_layout(BLOCK)
+        zero = gl.zeros([BLOCK, 8, 8], low, quarter)
+        first, second = whole[kind]
+        if kind == 0:
+            return _of_quarters(zero, first, second, zero, BLOCK, left)
+        else:  # noqa: RET505
+            return _of_quarters(first, zero, zero, second, BLOCK, left)
+    else:
+        return gl.convert_layout(gl.where(_bit(kind, mma), whole, 0.0), left)
+
+
+@gluon.jit
+def _add_same(total_h, total_v, same, other_h, other_v, BLOCK: gl.constexpr, mma: gl.constexpr):
+    """total + same other, where `same` has an entry for each time."""
+    eight: gl.constexpr = _eight_layout(BLOCK)
+    if other_h.dtype == gl.bfloat16:
+        left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+        right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+        one, four = same
+        zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, _block_layout(BLOCK))
+        other = _turned(_stack_turned(other_h, other_v, BLOCK, mma), right)
+        total = gl.convert_layout(_stack_eight(total_h, total_v, BLOCK), mma)
+        total = _mma(_of_quarters(one, zero, zero, four, BLOCK, left), other, total)
+        return _unstack_eight(total, BLOCK, eight)
+    else:  # noqa: RET505
+        return total_h + same * other_h, total_v + same * other_v
+
+
+@gluon.jit
+def _add_to_one(flag, first, second, a, b):
+    """(first + a b, second) where a flag is not zero, and (first, second + a b) where it is."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.ne.s32 p, $6, 0; mov.f32 $0, $2; mov.f32 $1, $3;"
+        "@p fma.rn.f32 $0, $4, $5, $2; @!p fma.rn.f32 $1, $4, $5, $3; }",
+        "=f,=f,f,f,f,f,r", [first, second, a, b, flag],
+        dtype=(gl.float32, gl.float32), is_pure=True, pack=1,
+    )  # fmt: skip
 
 
 @gluon.jit
@@ -837,13 +1123,12 @@ def _half_of_chunk(
     to_h, to_v = _unstack_eight(_mma(room_x.load(left), _turned(g_low, right), none), BLOCK, eight)
 
     # The gradient of the state itself moves on to the chunk before.
-    c_h = _wide(_eight(room_ch.load(pair), HALF, eight))
-    c_v = _wide(_eight(room_cv.load(pair), HALF, eight))
-    table = _eight_of_table(here, 4, HALF, pair, eight)
-    dc_h = from_h * table[0]
-    dc_v = from_h * table[1] + from_v * table[2]
+    c_h = _eight(room_ch.load(pair), HALF, eight)
+    c_v = _eight(room_cv.load(pair), HALF, eight)
+    table, wide_table = _half_of_table(here, FROM_START, HALF, low, BLOCK)
+    dc_h, dc_v = _decay_back(from_h, from_v, wide_table)
     from_h, from_v = _decay(c_h, c_v, table)
-    from_start = _turned(_stack_eight(from_h.to(low), from_v.to(low), BLOCK), left)
+    from_start = _stack_turned(from_h, from_v, BLOCK, left)
     over = over + (_axis(1, 8, part) + HALF * 8)
     e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
     state = _whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
@@ -851,61 +1136,47 @@ def _half_of_chunk(
     _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
                   keep_border, BLOCK, mma)  # fmt: skip
 
-    kept = gl.load(following, mask=keep_following, other=0.0)
-    w_h = _wide(_eight(room_wh.load(pair), HALF, eight))
-    w_v = _wide(_eight(room_wv.load(pair), HALF, eight))
-    b_h, b_v = _held(w_h, w_v, _eight_of_table(here, 6, HALF, pair, eight))
-    table = _eight_of_table(here, 5, HALF, pair, eight)
-    db_v = to_v * table[0] + d_same * c_v
-    db_h = to_v * table[1] + to_h * table[2] + d_same * c_h
-    dc_h += d_same * b_h
-    dc_v += d_same * b_v
+    w_h = _eight(room_wh.load(pair), HALF, eight)
+    w_v = _eight(room_wv.load(pair), HALF, eight)
+    hold, _ = _half_of_table(here, HOLD, HALF, low, BLOCK)
+    b_v, b_h = _decay(w_v, w_h, hold)
+    table, wide_table = _half_of_table(here, TO_END, HALF, low, BLOCK)
+    db_v, db_h = _decay_back(to_v, to_h, wide_table)
+    dc_h, dc_v = _add_same(dc_h, dc_v, d_same, b_h, b_v, BLOCK, mma)
+    db_h, db_v = _add_same(db_h, db_v, d_same, c_h, c_v, BLOCK, mma)
     to_v, to_h = _decay(b_v, b_h, table)
-    to_end = gl.convert_layout(_stack_eight(to_h.to(low), to_v.to(low), BLOCK), left)
+    to_end = gl.convert_layout(_stack_eight(to_h, to_v, BLOCK), left)
 
     # Within the chunk, bit by bit.
     own = _mma(
-        gl.convert_layout(_stack_eight(c_h.to(low), c_v.to(low), BLOCK), left),
-        _turned(_stack_eight(b_h.to(low), b_v.to(low), BLOCK), right),
+        gl.convert_layout(_stack_eight(c_h, c_v, BLOCK), left),
+        _turned(_stack_eight(b_h, b_v, BLOCK), right),
         none,
     )
     for kind in gl.static_range(4):
-        differ = _bit(kind, mma)
-        reads = (t & (8 >> kind)) != 0
-        table = _eight_of_table(here, kind, HALF, pair, eight)
-        first, second = _decay(gl.where(reads, c_h, b_v), gl.where(reads, c_v, b_h), table)
-        first, second = first.to(low), second.to(low)
-        swapped = _stack_eight(second, first, BLOCK)
+        reads = t & (8 >> kind)
+        table, wide_table = _half_of_table(here, kind, HALF, low, BLOCK)
+        first, second = _decay(_choose(reads, c_h, b_v), _choose(reads, c_v, b_h), table)
         response = _mma(
             gl.convert_layout(_stack_eight(first, second, BLOCK), left),
-            _turned(swapped, right),
+            _turned(_stack_eight(second, first, BLOCK), right),
             none,
         )
-        own = gl.where(differ, response, own)
-        d_response = gl.convert_layout(gl.where(differ, d_matrix, 0.0).to(low), left)
-        d_first, d_second = _unstack_eight(
-            _mma(d_response, gl.convert_layout(swapped, right), none), BLOCK, eight
-        )
-        d_one, d_two = d_first * table[0], d_first * table[1] + d_second * table[2]
-        if kind == 0:  # which registers read is known beforehand
-            dc_h = gl.where(reads, dc_h + d_one, dc_h)
-            dc_v = gl.where(reads, dc_v + d_two, dc_v)
-            db_v = gl.where(reads, db_v, db_v + d_one)
-            db_h = gl.where(reads, db_h, db_h + d_two)
-        else:
-            reading = gl.where(reads, 1.0, 0.0)
-            writing = gl.where(reads, 0.0, 1.0)
-            dc_h += reading * d_one
-            dc_v += reading * d_two
-            db_v += writing * d_one
-            db_h += writing * d_two
+        own = gl.where(_bit(kind, mma), response, own)
+        over_times = _turned(_stack_turned(second, first, BLOCK, mma), right)
+        d_pair = _mma(_gradient_of_bit(d_matrix, kind, low, BLOCK, mma), over_times, none)
+        d_first, d_second = _unstack_eight(d_pair, BLOCK, eight)
+        dc_h, db_v = _add_to_one(reads, dc_h, db_v, d_first, wide_table[0])
+        dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_first, wide_table[1])
+        dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_second, wide_table[2])
 
-    phi_h, phi_v, phi_vh = _eight_of_table(here, 6, HALF, pair, eight)
+    kept = gl.load(following, mask=keep_following, other=0)
+    _, hold = _half_of_table(here, HOLD, HALF, low, BLOCK)
     kind_of_weight: gl.constexpr = to_write.dtype.element_ty
-    gl.store(to_write, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
-    gl.store(to_write + 16, (phi_v * db_v).to(kind_of_weight), mask=stored)
-    w_h = _wide(_eight(room_wh.load(pair), HALF, eight))
-    w_v = _wide(_eight(room_wv.load(pair), HALF, eight))
+    dw_v, dw_h = _decay_back(db_v, db_h, hold)
+    gl.store(to_write, dw_h.to(kind_of_weight), mask=stored)
+    gl.store(to_write + 16, dw_v.to(kind_of_weight), mask=stored)
+    w_h, w_v, c_h, c_v = _wide(w_h, eight), _wide(w_v, eight), _wide(c_h, eight), _wide(c_v, eight)
     _leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
                 BLOCK)  # fmt: skip
     if HAS_BASE:  # noqa: SIM102
@@ -919,7 +1190,7 @@ def _half_of_chunk(
 
 @gluon.jit
 def fast_backward(
-    x, write, read, tables, states, skip, present, d_y, d_end,
+    x, write, read, tables, quick, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
@@ -941,9 +1212,11 @@ def fast_backward(
     eight: gl.constexpr = _eight_layout(BLOCK)
     half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
     by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
-    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
+    # States are moved in words of four bytes, the layout of a thread's eight entries.
+    word: gl.constexpr = wide // 4
+    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
@@ -962,6 +1235,8 @@ def fast_backward(
     )
     heads = channels // head_size
     tables += (b * heads + head) * chunks * (21 * 256)
+    if low == gl.bfloat16:
+        quick += (b * heads + head) * chunks * QUICK
     left_variables = variables - first_variable
     v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
     v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
@@ -985,14 +1260,15 @@ def fast_backward(
     part = (first_variable // BLOCK) * per_head + slice_ % per_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
     # Borders have a part for each variable, not for each block.
-    quarter: gl.constexpr = gl.SliceLayout(2, _block_layout(BLOCK))
-    v_border = gl.arange(0, BLOCK, gl.SliceLayout(1, quarter))[:, None]
-    keep_border = v_border < left_variables
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    v_border, i_border, j_border = (_axis(0, BLOCK, quarter), _axis(1, 8, quarter),
+                                    _axis(2, 8, quarter))  # fmt: skip
+    keep_border = (v_border < left_variables) & (i_border == j_border)
     borders += ((first_variable * per_head + slice_ % per_head) * batch + b) * heads * (
         chunks + 1
     ) * 48 + head * (chunks + 1) * 48
     borders = borders + v_border * (per_head * batch * heads * (chunks + 1) * 48)
-    borders = borders + gl.arange(0, 8, gl.SliceLayout(0, quarter))[None, :]
+    borders = borders + gl.where(i_border == j_border, i_border, 0)
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_y = d_y + (v_rows * (time * channels) + t_rows * (towards * channels))
@@ -1006,8 +1282,11 @@ def fast_backward(
     row_end = _axis(1, 8, half) * channels + _axis(2, WIDTH, half)
     states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
     v_flat = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
-    states = states + v_flat * ((chunks + 1) * (32 * WIDTH))
-    row_states = gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    if low == gl.bfloat16:
+        states = states.to(gl.pointer_type(gl.int32), bitcast=True)
+    size: gl.constexpr = 32 * WIDTH // word  # of a state
+    states = states + v_flat * ((chunks + 1) * size)
+    row_states = gl.arange(0, size // 2, gl.SliceLayout(0, flat))[None, :]
     keep_flat = v_flat < left_variables
     if HAS_SKIP:
         d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, by_lane)
@@ -1018,11 +1297,9 @@ def fast_backward(
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    # One room for the tables: a second one would cost the place of a second program.
-    many_tables = gl.allocate_shared_memory(gl.float32, [16, 16, 16], table_room)
-    more_tables = gl.allocate_shared_memory(gl.float32, [4, 16, 16], table_room)
-    last_table = gl.allocate_shared_memory(gl.float32, [1, 16, 16], table_room)
-    here = (many_tables, more_tables, last_table)
+    # In float32 a second room for tables would cost the place of a second program.
+    copies: gl.constexpr = 2 if low == gl.bfloat16 else 1
+    rooms_tables = _rooms_for_tables(low, copies)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
     room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
@@ -1040,14 +1317,14 @@ def fast_backward(
         u = gl.load(corner + 16 * channels, mask=inside, other=0.0)
         other_g = gl.load(corner + 8 * channels, mask=inside, other=0.0)
         other_u = gl.load(corner + 24 * channels, mask=inside, other=0.0)
-        last = states + chunks.to(gl.int64) * (32 * WIDTH) + row_states
-        kept = gl.load(last, mask=keep_flat, other=0.0)
+        last = states + chunks.to(gl.int64) * size + row_states
+        kept = gl.load(last, mask=keep_flat, other=0)
         last_border = borders + chunks * 48
         keep_last = keep_border & (segment == segments - 1)
         _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
                       _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border, keep_last,
                       BLOCK, mma)  # fmt: skip
-        kept = gl.load(last + 16 * WIDTH, mask=keep_flat, other=0.0)
+        kept = gl.load(last + size // 2, mask=keep_flat, other=0)
         _store_border(_whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
                       _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border + 8, keep_last,
                       BLOCK, mma)  # fmt: skip
@@ -1056,10 +1333,11 @@ def fast_backward(
         u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
         other_g = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
         other_u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
-    _fetch_split(here, tables + (last_chunk - 1) * (21 * 256), BLOCK)
-    async_copy.commit_group()
-    kept = gl.load(states + (last_chunk - 1).to(gl.int64) * (32 * WIDTH) + row_states,
-                   mask=keep_flat, other=0.0)  # fmt: skip
+    if copies == 1:
+        _fetch_tables(_copy_of(rooms_tables, 0, low), tables, quick, last_chunk - 1, low, BLOCK)
+        async_copy.commit_group()
+    kept = gl.load(states + (last_chunk - 1).to(gl.int64) * size + row_states,
+                   mask=keep_flat, other=0)  # fmt: skip
     for visit in range(-1, last_chunk - first_chunk):
         ahead = last_chunk - 2 - visit
         t_ahead = ahead.to(gl.int64) * 16
@@ -1084,10 +1362,12 @@ def fast_backward(
                         write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                         read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
+            if copies == 2:
+                _fetch_tables(_copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
         async_copy.commit_group()
         if visit >= 0:
             chunk = last_chunk - 1 - visit
-            at_states = states + chunk.to(gl.int64) * (32 * WIDTH) + row_states
+            at_states = states + chunk.to(gl.int64) * size + row_states
             async_copy.wait_group(1)
             room = visit % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
@@ -1098,13 +1378,8 @@ def fast_backward(
             if REVERSE:
                 t = time - 1 - t
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-            y_left = room_y.load(left)
-            x_left = room_x.load(left)
-            forth = _mma(y_left, _turned(x_left, right), none)
-            back = _mma(x_left, _turned(y_left, right), none)
-            d_matrix = gl.where(i_mma >= j_mma, forth, back)
-            d_same = gl.sum(gl.where(i_mma == j_mma, forth, 0.0), 2)
-            d_same = gl.convert_layout(d_same, gl.SliceLayout(2, eight))[:, :, None]
+            d_matrix, d_same = _matrix_gradient(room_x, room_y, BLOCK, WIDTH, mma)
+            here = _copy_of(rooms_tables, room % copies, low)
             over = tables + chunk * (21 * 256) + (12 * 256 + 240)
             stored = (t_eight < left_times) & (v_eight < left_variables)
             to_write = d_write + t * 32 + row_weights
@@ -1112,14 +1387,14 @@ def fast_backward(
             out = partial + chunk * (6 * 256)
             border = borders + chunk * 48
             g, u, matrix, to_end, kept = _half_of_chunk(
-                0, room_x, room_y, weights, here, kept, at_states + 16 * WIDTH, keep_flat, over,
+                0, room_x, room_y, weights, here, kept, at_states + size // 2, keep_flat, over,
                 g, u, d_matrix, d_same, none, room_g, border, keep_border, sums, to_write, to_read,
                 stored, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
             _store_sums(sums, out, BLOCK)
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
-                1, room_x, room_y, weights, here, kept, at_states - 32 * WIDTH,
+                1, room_x, room_y, weights, here, kept, at_states - size,
                 keep_flat & (chunk > first_chunk), over, other_g, other_u, d_matrix, d_same, matrix,
                 room_u, border + 8, keep_border, sums, to_write + 8, to_read + 8, stored,
                 slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
@@ -1133,9 +1408,12 @@ def fast_backward(
             d_in = _mma(other_to_end, room_u.load(right), d_in)
             if HAS_SKIP:
                 direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
-                d_in += direct * _wide(room_y.load(mma))
-                product = _wide(room_x.load(right) * d_out)
-                product = gl.sum(gl.sum(gl.reshape(product, [BLOCK, 2, 4, 2, WIDTH]), 3), 1)
+                d_in += direct * _wide(room_y.load(mma), mma)
+                # Of the times (2j, 2j + 1, 2j + 8, 2j + 9) that a thread holds.
+                x_one, x_two = _two_halves(room_x.load(right), BLOCK, WIDTH)
+                d_one, d_two = _two_halves(d_out, BLOCK, WIDTH)
+                product = _times_plus(x_one, d_one, _times(x_two, d_two)).to(gl.float32)
+                product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
                 d_direct += gl.convert_layout(product, by_lane)
             stored = (t_out < left_times) & (v_out < left_variables)
             gl.store(d_x + t * channels + _axis(2, WIDTH, out_rows),
@@ -1143,9 +1421,10 @@ def fast_backward(
 
             # What all variables share, steps and rates, by way of six sums.
             _store_sums(sums, out + 8, BLOCK)
-            if chunk > first_chunk:
-                _fetch_split(here, tables + (chunk - 1) * (21 * 256), BLOCK)
-            async_copy.commit_group()
+            if copies == 1:
+                if chunk > first_chunk:
+                    _fetch_tables(here, tables, quick, chunk - 1, low, BLOCK)
+                async_copy.commit_group()
     if segment == 0:
         corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
         corner = corner + (v_half * (32 * channels) + row_end)

@@ -17,6 +17,7 @@ from triton.runtime import driver
 from orderless.ops.triton import kernels, shared_kernels
 from orderless.ops.triton.tables import (
     CHUNK,
+    QUICK,
     TABLES,
     fill_factors,
     fill_tables,
@@ -161,14 +162,20 @@ def _rows_contiguous(value: Tensor) -> Tensor:
     return value if stride == expected else value.contiguous()
 
 
-def _tables(sizes: _Sizes, step: Tensor, rates: tuple[Tensor, ...], reverse: bool) -> Tensor:
+def _tables(
+    sizes: _Sizes, step: Tensor, rates: tuple[Tensor, ...], reverse: bool, quick: bool, held: bool
+) -> tuple[Tensor, Tensor | None]:
+    """The tables, and where asked for those that `fast_kernels.py` reads in bfloat16."""
     tables = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, 3 * TABLES, CHUNK, sizes.padded)
+    room = None
+    if quick:
+        room = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, QUICK, dtype=torch.bfloat16)
     fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
-        step, *rates, tables, sizes.time, sizes.heads, sizes.chunks,
-        step.stride(0), step.stride(1),
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, num_warps=4,
+        step, *rates, tables, room, sizes.time, sizes.heads, sizes.chunks,
+        step.stride(0), step.stride(1), 2 if held else 0,
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=4,
     )  # fmt: skip
-    return tables
+    return tables, room
 
 
 def _segment_states(
@@ -270,7 +277,9 @@ def scan(
     x, write, read = (_rows_contiguous(value) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else _rows_contiguous(gate)
-    tables = _tables(sizes, step, rates, reverse)
+    tables, quick = _tables(
+        sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=True
+    )
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -297,8 +306,8 @@ def scan(
             field = field.to(x.dtype).contiguous()
             factors = _factors(sizes, field_write, tables, x.dtype, reverse)
         fast_kernels.fast_forward[grid](
-            x, write, read, tables, start, y, field, factors, skip, gate, present, y, end, *rest,
-            BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
+            x, write, read, tables, quick, start, y, field, factors, skip, gate, present, y, end,
+            *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
             num_warps=sizes.block,
         )  # fmt: skip
     else:
@@ -348,7 +357,10 @@ def scan_backward(
     present = None if present is None else present.expand(-1, -1, sizes.time)
     d_y = d_y.contiguous()
     d_end = None if d_end is None else d_end.contiguous()
-    tables = _tables(sizes, step, rates, reverse)
+    fast = _is_fast(x, sizes)
+    tables, quick = _tables(
+        sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=False
+    )
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
     states = x.new_empty(
@@ -359,11 +371,10 @@ def scan_backward(
         sizes.segments, sizes.per_segment,
     )  # fmt: skip
     grid = (sizes.rows * sizes.segments,)
-    fast = _is_fast(x, sizes)
     masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
         fast_kernels.fast_states[grid](
-            x, write, tables, start, present, states, *shape,
+            x, write, tables, quick, start, present, states, *shape,
             *_strides(x), *_strides(write), *_strides(present),
             **sizes.fast_tile, **masked, HAS_START=start is not None,
         )  # fmt: skip
@@ -392,17 +403,23 @@ def scan_backward(
     if fast:
         parts = sizes.variables * sizes.slices_of_head
     borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
-    kernel = fast_kernels.fast_backward if fast else kernels.scan_backward
-    tile = sizes.tile
-    if fast:
-        tile = {"BLOCK": sizes.block, "WIDTH": sizes.width, "num_warps": sizes.block}
-    kernel[grid](
-        x, write, read, tables, states, skip, present, d_y, d_after,
+    rest = (
+        states, skip, present, d_y, d_after,
         d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape, base_parts,
         *_strides(x), *_strides(write), *_strides(read), *_strides(present),
-        **tile, **masked, HAS_END=d_after is not None, HAS_SKIP=skip is not None,
-        HAS_BASE=shared is not None,
     )  # fmt: skip
+    masked |= {
+        "HAS_END": d_after is not None,
+        "HAS_SKIP": skip is not None,
+        "HAS_BASE": shared is not None,
+    }
+    if fast:
+        fast_kernels.fast_backward[grid](
+            x, write, read, tables, quick, *rest, **masked,
+            BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
+        )  # fmt: skip
+    else:
+        kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
     sums, borders = _few_parts(sums), _few_parts(borders)
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)

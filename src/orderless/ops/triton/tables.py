@@ -13,6 +13,19 @@ A table row belongs to one time of a chunk. The tables, each (e1, evh, e2), are
     6       the hold of the time's own step: (h, v, vh)
 
 where (e1, e2) = (e_h, e_v) for a reading time and (e_v, e_h) for a writing one.
+
+`quick` is the same in bfloat16 for `fast_kernels.py`, in the order in which its threads hold a tile
+of 16 times and 8 states: of row t % 8 and columns (n % 8) // 2 * 2 + (0, 1) a thread has times t
+and t + 8. Its places are
+
+    0..3    as above; for the forward pass a writing time is held as well
+    4       from the start of the chunk to a time
+    5       from a time to the end of the chunk, held
+    6       from a time to the end of the chunk
+    7       the hold: (v, vh, h)
+
+and it has first (e1, evh) of each place, [place, half of the states, thread, 2, 2, 2], then e2,
+[place, thread, half of the states, 2, 2].
 """
 
 import triton
@@ -27,6 +40,7 @@ from orderless.ops.triton.zero_order_hold import (
 
 CHUNK = 16
 TABLES = 7
+QUICK = 24 * 256  # entries of a chunk in `quick`
 
 
 @triton.jit
@@ -68,22 +82,37 @@ def _rates(h, v, vh, head, STATES: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
+def _fill_quick(quick, place: tl.constexpr, e1, evh, e2):
+    t, n = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    thread, half = (t % 8) * 4 + (n % 8) // 2, n // 8
+    entry = (t // 8) * 2 + n % 2
+    kept = quick.dtype.element_ty
+    pair = quick + (place * 512 + half * 256 + thread * 8 + entry)
+    tl.store(pair, e1.to(kept))
+    tl.store(pair + 4, evh.to(kept))
+    tl.store(quick + (4096 + place * 256 + thread * 8 + half * 4 + entry), e2.to(kept))
+
+
+@triton.jit
 def fill_tables(
     step,
     rate_h,
     rate_v,
     rate_vh,
     tables,
+    quick,
     time,
     heads,
     chunks,
     step_batch,
     step_time,
+    held,
     STATES: tl.constexpr,
     PADDED: tl.constexpr,
     REVERSE: tl.constexpr,
+    HAS_QUICK: tl.constexpr,
 ):
-    """One program per (batch, head, chunk)."""
+    """One program per (batch, head, chunk). held: whether writing times in `quick` are."""
     pid = tl.program_id(0).to(tl.int64)
     chunk = pid % chunks
     head = (pid // chunks) % heads
@@ -94,17 +123,36 @@ def fill_tables(
     tile = rows * PADDED + tl.arange(0, PADDED)[None, :]
     out = tables + pid * (7 * 3 * 16 * PADDED) + tile
     size: tl.constexpr = 16 * PADDED
-    for kind in tl.static_range(6):
-        within, reads = _within(kind)
-        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
-        e_h, e_v, e_vh = transition(h, v, vh, span)
-        tl.store(out + (kind * 3) * size, tl.where(reads, e_h, e_v))
-        tl.store(out + (kind * 3 + 1) * size, e_vh)
-        tl.store(out + (kind * 3 + 2) * size, tl.where(reads, e_v, e_h))
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
     tl.store(out + 18 * size, phi_h)
     tl.store(out + 19 * size, phi_v)
     tl.store(out + 20 * size, phi_vh)
+    if HAS_QUICK:
+        quick += pid * 6144
+        _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
+    for kind in tl.static_range(6):
+        within, reads = _within(kind)
+        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
+        e_h, e_v, evh = transition(h, v, vh, span)
+        e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
+        tl.store(out + (kind * 3) * size, e1)
+        tl.store(out + (kind * 3 + 1) * size, evh)
+        tl.store(out + (kind * 3 + 2) * size, e2)
+        if HAS_QUICK:
+            if kind == 5:
+                _fill_quick(quick, 6, e1, evh, e2)
+                _fill_quick(quick, 5, e1 * phi_v, e1 * phi_vh + evh * phi_h, e2 * phi_h)
+            elif kind == 4:
+                _fill_quick(quick, 4, e1, evh, e2)
+            else:
+                plain = reads | (held == 0)
+                _fill_quick(
+                    quick,
+                    kind,
+                    tl.where(plain, e1, e1 * phi_v),
+                    tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
+                    tl.where(plain, e2, e2 * phi_h),
+                )
 
 
 @triton.jit
