@@ -35,26 +35,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--task", choices=tuple(TASKS), default="forecast", help="default: forecast"
     )
-    parser.add_argument("--horizon", type=int, help="forecast: steps ahead (default: 24)")
-    parser.add_argument("--context", type=int, help="steps to look back (default: inferred)")
-    parser.add_argument("--season", type=int, help="forecast: steps in a season")
     parser.add_argument(
-        "--loss", choices=("l1", "mse", "huber", "smape", "quantile"), help="forecast: the loss"
+        "--horizon", type=int, metavar="STEPS", help="forecast: how far ahead (default: 24)"
+    )
+    parser.add_argument(
+        "--context", type=int, metavar="STEPS", help="how far to look back (default: inferred)"
+    )
+    parser.add_argument(
+        "--season", type=int, metavar="STEPS", help="forecast: of a season (default: inferred)"
+    )
+    parser.add_argument(
+        "--loss", choices=("l1", "mse", "huber", "smape", "quantile"), help="forecast: default: l1"
     )
     parser.add_argument("--label", metavar="COLUMN", help="classify: the column of classes")
     parser.add_argument(
         "--identify", choices=("name",), help="classify: tell variables apart by name"
     )
     parser.add_argument(
-        "--contamination", type=float, help="detect: share of ordinary moments that may ring"
+        "--contamination",
+        type=float,
+        metavar="SHARE",
+        help="detect: of ordinary moments, how many may ring (default: 0.01)",
     )
     model = parser.add_argument_group("network and training")
-    model.add_argument("--preset", choices=("default", "tiny", "paper"))
-    model.add_argument("--epochs", type=int, help="at most; 0 is the start alone")
-    model.add_argument("--validation-share", type=float)
-    model.add_argument("--seed", type=int, dest="random_state", help="default: 0")
-    model.add_argument("--device", choices=("auto", "cpu", "cuda"))
-    model.add_argument("--precision", choices=("no", "bf16", "fp16"))
+    model.add_argument(
+        "--preset",
+        choices=("default", "tiny", "paper"),
+        help="the network (default: default; detect: tiny)",
+    )
+    model.add_argument("--epochs", type=int, metavar="N", help="at most; 0 is the start alone")
+    model.add_argument(
+        "--validation-share",
+        type=float,
+        metavar="SHARE",
+        help="held out of the data to choose and to calibrate (default: 0.2)",
+    )
+    model.add_argument(
+        "--seed", type=int, dest="random_state", metavar="N", help="of random numbers (default: 0)"
+    )
+    model.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), help="default: auto, the GPU if there is one"
+    )
+    model.add_argument(
+        "--precision", choices=("no", "bf16", "fp16"), help="in training (default: no, float32)"
+    )
     model.add_argument(
         "--strict-variables", action="store_true", help="other variables at predict are an error"
     )
