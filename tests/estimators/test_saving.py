@@ -6,7 +6,7 @@ import pytest
 
 from orderless import Classifier, Detector, Forecaster, load
 from orderless.data.simulate import motions, plant
-from orderless.errors import ModelFileError
+from orderless.errors import ModelFileError, SettingError
 from orderless.estimators.saving import CARD, CONFIG, WEIGHTS
 
 VALUES, _ = plant(0, sensors=3, steps=120)
@@ -178,3 +178,11 @@ def test_saving_onto_a_file_is_refused(tmp_path):
     with pytest.raises(ModelFileError, match="is a file"):
         FITTED["forecaster"][0].save(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
+    model = Forecaster(4, 12, network=SMALL, epochs=0, verbose=False).fit(VALUES)
+    model.columns_ = {"group": object()}
+    with pytest.raises(SettingError, match="`columns`"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -38,7 +38,7 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
         "torch": torch.__version__,
         "estimator": type(estimator).__name__,
         "parameters": _plain(estimator.get_params()),
-        "fitted": facts,
+        "fitted": _plain(facts),
         "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
     }
     config["sha256"] = _digest(config)
@@ -137,16 +137,16 @@ def _digest(config: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON gives them back, or an error that names the one that cannot be saved."""
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Values as JSON gives them back, or an error that names the one that cannot be saved."""
     plain = {}
-    for name, value in parameters.items():
+    for name, value in values.items():
         if name == "random_state" and not isinstance(value, int | None):
             value = None
         try:
             plain[name] = json.loads(json.dumps(value, allow_nan=False, default=_number))
         except (TypeError, ValueError) as error:
-            raise SettingError(f"Parameter `{name}` = {value!r} cannot be saved.") from error
+            raise SettingError(f"`{name}` = {value!r} cannot be saved.") from error
     return plain
 
 
