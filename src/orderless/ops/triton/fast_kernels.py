@@ -1136,6 +1136,7 @@ def _half_of_chunk(
     _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
                   keep_border, BLOCK, mma)  # fmt: skip
 
+    kept = gl.load(following, mask=keep_following, other=0)
     w_h = _eight(room_wh.load(pair), HALF, eight)
     w_v = _eight(room_wv.load(pair), HALF, eight)
     hold, _ = _half_of_table(here, HOLD, HALF, low, BLOCK)
@@ -1170,7 +1171,6 @@ def _half_of_chunk(
         dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_first, wide_table[1])
         dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_second, wide_table[2])
 
-    kept = gl.load(following, mask=keep_following, other=0)
     _, hold = _half_of_table(here, HOLD, HALF, low, BLOCK)
     kind_of_weight: gl.constexpr = to_write.dtype.element_ty
     dw_v, dw_h = _decay_back(db_v, db_h, hold)

@@ -29,6 +29,9 @@ MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
 FEW_PARTS = 8  # sums of parts that one program can take in passing
+# Of a thread in `fast_forward`, so that three programs share a multiprocessor where their shared
+# memory lets them: in bfloat16 without a field.
+FORWARD_REGISTERS = 168
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
@@ -170,10 +173,10 @@ def _tables(
     room = None
     if quick:
         room = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, QUICK, dtype=torch.bfloat16)
-    fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
+    fill_tables[(sizes.batch * sizes.heads * sizes.chunks * 6,)](
         step, *rates, tables, room, sizes.time, sizes.heads, sizes.chunks,
-        step.stride(0), step.stride(1), 2 if held else 0,
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=4,
+        step.stride(0), step.stride(1), int(held),
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=8,
     )  # fmt: skip
     return tables, room
 
@@ -309,6 +312,7 @@ def scan(
             x, write, read, tables, quick, start, y, field, factors, skip, gate, present, y, end,
             *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
             num_warps=sizes.block,
+            maxnreg=None if quick is None or field is not None else FORWARD_REGISTERS,
         )  # fmt: skip
     else:
         kernels.scan_forward[grid](
@@ -427,7 +431,7 @@ def scan_backward(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=4,
+        REVERSE=reverse, num_warps=16,
     )  # fmt: skip
     if skip is None:
         d_skip = x.new_empty(0)

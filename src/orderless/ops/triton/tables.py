@@ -44,18 +44,13 @@ QUICK = 24 * 256  # entries of a chunk in `quick`
 
 
 @triton.jit
-def _within(kind: tl.constexpr):
+def _within(kind):
     """[t, s]: whether step s belongs to the span of time t in a table, and whether t reads."""
     t = tl.arange(0, 16)[:, None]
     s = tl.arange(0, 16)[None, :]
-    if kind == 4:
-        return s <= t, t >= 0
-    if kind == 5:
-        return s > t, t < 0
-    size: tl.constexpr = 8 >> kind
-    reads = (t & size) != 0
-    same = (t // size) == (s // size)
-    return same & ((reads & (s <= t)) | ((t & size) == 0) & (s > t)), reads
+    size = tl.where(kind < 4, 8 >> kind, 16)
+    reads = (kind == 4) | ((t & size) != 0)
+    return ((t ^ s) < size) & ((s <= t) == reads), reads
 
 
 @triton.jit
@@ -82,7 +77,7 @@ def _rates(h, v, vh, head, STATES: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
-def _fill_quick(quick, place: tl.constexpr, e1, evh, e2):
+def _fill_quick(quick, place, e1, evh, e2):
     t, n = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     thread, half = (t % 8) * 4 + (n % 8) // 2, n // 8
     entry = (t // 8) * 2 + n % 2
@@ -93,27 +88,17 @@ def _fill_quick(quick, place: tl.constexpr, e1, evh, e2):
     tl.store(quick + (4096 + place * 256 + thread * 8 + half * 4 + entry), e2.to(kept))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["held"])
 def fill_tables(
-    step,
-    rate_h,
-    rate_v,
-    rate_vh,
-    tables,
-    quick,
-    time,
-    heads,
-    chunks,
-    step_batch,
-    step_time,
-    held,
-    STATES: tl.constexpr,
-    PADDED: tl.constexpr,
-    REVERSE: tl.constexpr,
-    HAS_QUICK: tl.constexpr,
-):
-    """One program per (batch, head, chunk). held: whether writing times in `quick` are."""
-    pid = tl.program_id(0).to(tl.int64)
+    step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
+    STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
+):  # fmt: skip
+    """One program per (batch, head, chunk, table 0..5), of which the first also stores the hold.
+
+    held: whether writing times in `quick` are.
+    """
+    kind = tl.program_id(0) % 6
+    pid = tl.program_id(0).to(tl.int64) // 6
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
@@ -124,35 +109,33 @@ def fill_tables(
     out = tables + pid * (7 * 3 * 16 * PADDED) + tile
     size: tl.constexpr = 16 * PADDED
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
-    tl.store(out + 18 * size, phi_h)
-    tl.store(out + 19 * size, phi_v)
-    tl.store(out + 20 * size, phi_vh)
+    within, reads = _within(kind)
+    span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
+    e_h, e_v, evh = transition(h, v, vh, span)
+    e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
+    own = out + kind * (3 * size)
+    tl.store(own, e1)
+    tl.store(own + size, evh)
+    tl.store(own + 2 * size, e2)
+    if kind == 0:
+        tl.store(out + 18 * size, phi_h)
+        tl.store(out + 19 * size, phi_v)
+        tl.store(out + 20 * size, phi_vh)
     if HAS_QUICK:
         quick += pid * 6144
-        _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
-    for kind in tl.static_range(6):
-        within, reads = _within(kind)
-        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
-        e_h, e_v, evh = transition(h, v, vh, span)
-        e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
-        tl.store(out + (kind * 3) * size, e1)
-        tl.store(out + (kind * 3 + 1) * size, evh)
-        tl.store(out + (kind * 3 + 2) * size, e2)
-        if HAS_QUICK:
-            if kind == 5:
-                _fill_quick(quick, 6, e1, evh, e2)
-                _fill_quick(quick, 5, e1 * phi_v, e1 * phi_vh + evh * phi_h, e2 * phi_h)
-            elif kind == 4:
-                _fill_quick(quick, 4, e1, evh, e2)
-            else:
-                plain = reads | (held == 0)
-                _fill_quick(
-                    quick,
-                    kind,
-                    tl.where(plain, e1, e1 * phi_v),
-                    tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
-                    tl.where(plain, e2, e2 * phi_h),
-                )
+        plain = reads | ((held == 0) & (kind < 5))
+        held_vh = e1 * phi_vh + evh * phi_h
+        _fill_quick(
+            quick,
+            kind,
+            tl.where(plain, e1, e1 * phi_v),
+            tl.where(plain, evh, held_vh),
+            tl.where(plain, e2, e2 * phi_h),
+        )
+        if kind == 0:
+            _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
+        if kind == 5:
+            _fill_quick(quick, 6, e1, evh, e2)
 
 
 @triton.jit
