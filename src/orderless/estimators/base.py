@@ -15,21 +15,37 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from orderless.data import Panel
 from orderless.errors import DtypeError, NotFittedError, SettingError, VariableMismatch
-from orderless.training import Epoch
+from orderless.estimators.settings import build_training_config
+from orderless.estimators.threads import threads_for
+from orderless.nn import NetworkConfig
+from orderless.training import Epoch, Outcome, Task, train
 
 COLUMNS = ("time", "variable", "value", "group")
+NETWORK = "network/"
+"""What the names of a network's weights begin with in a saved model, beside other tensors."""
 
 
 class Estimator(ABC):
     """A model with `fit`, parameters that can be read and set, and a folder it can live in."""
 
+    epochs: int
+    training: Mapping[str, Any] | None
     strict_variables: bool
+    device: str
+    precision: str
+    verbose: bool
     variables_in_: tuple[str, ...]
     columns_: dict[str, Hashable]
+    scales_: dict[str, tuple[float, float]]
+    network_: Any
+    errors_: dict[str, Any]
+    history_: list[Epoch]
+    report_: list[str]
+    seed_: int
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments of the constructor by name."""
@@ -102,12 +118,62 @@ class Estimator(ABC):
         save_estimator(self, Path(folder))
 
     @abstractmethod
+    def _build_network(self, config: NetworkConfig) -> Any:
+        """A network for the task, with weights drawn at random."""
+
+    def _draw_network(self, config: NetworkConfig) -> Any:
+        """A network whose random weights follow from the seed alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed_)
+            return self._build_network(config)
+
+    def _train(
+        self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
+    ) -> Outcome:
+        """Train the network of the task, and keep it."""
+        settings = build_training_config(
+            defaults,
+            self.training,
+            epochs=int(self.epochs),
+            seed=self.seed_,
+            device=self.device,
+            precision=self.precision,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
+        with threads_for(settings.batch_size * len(self.variables_in_)):
+            outcome = train(task, settings, show_progress=bool(self.verbose))
+        self.network_ = task.module.eval().requires_grad_(False)
+        self.history_ = outcome.history
+        return outcome
+
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What `fit` has learned: facts that are JSON, and tensors."""
+        facts = {
+            "variables_in": list(self.variables_in_),
+            "columns": self.columns_,
+            "seed": self.seed_,
+            "scales": {name: list(pair) for name, pair in self.scales_.items()},
+            "errors": self.errors_,
+            "history": _finite(self.history_),
+            "network": asdict(self.network_.config),
+            "report": self.report_,
+        }
+        weights = self.network_.state_dict()
+        return facts, {NETWORK + name: tensor for name, tensor in weights.items()}
 
-    @abstractmethod
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Take back what `_fitted_state` gave."""
+        check_columns(facts["columns"])
+        self.variables_in_, self.columns_ = tuple(facts["variables_in"]), facts["columns"]
+        self.scales_ = {
+            name: (float(mean), float(scale)) for name, (mean, scale) in facts["scales"].items()
+        }
+        self.seed_, self.errors_, self.report_ = facts["seed"], facts["errors"], facts["report"]
+        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        network = self._build_network(NetworkConfig(**facts["network"]))
+        weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
+        network.load_state_dict(weights)
+        self.network_ = network.eval().requires_grad_(False).to(choose_device(self.device))
 
 
 def draw_seed(random_state: Any) -> int:
@@ -162,31 +228,7 @@ def check_columns(columns: Mapping[str, Hashable]) -> None:
             )
 
 
-def module_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """The weights of a network under names that cannot clash with other tensors."""
-    return {f"network/{name}": tensor for name, tensor in module.state_dict().items()}
-
-
-def load_module(module: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Put the weights back; raises what torch raises if names or shapes differ."""
-    prefix = "network/"
-    own = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-    module.load_state_dict(own)
-    module.eval().requires_grad_(False)
-
-
-def restore_scales(saved: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Mean and spread of each variable, out of JSON."""
-    return {name: (float(mean), float(scale)) for name, (mean, scale) in saved.items()}
-
-
-def restore_columns(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns that `fit` was told, out of JSON."""
-    check_columns(saved)
-    return dict(saved)
-
-
-def finite_history(history: list[Epoch]) -> list[dict[str, Any]]:
+def _finite(history: list[Epoch]) -> list[dict[str, Any]]:
     """Epochs as JSON, which has no infinity: a number that is not finite is saved as none."""
     return [
         {k: v if v is None or math.isfinite(v) else None for k, v in asdict(epoch).items()}

@@ -1,7 +1,6 @@
 """`Classifier`: one class for a set of series, whatever their order and number."""
 
 from collections.abc import Hashable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,21 +15,14 @@ from orderless.estimators.base import (
     check_columns,
     check_count,
     check_share,
-    choose_device,
     draw_seed,
-    finite_history,
-    load_module,
-    module_tensors,
-    restore_columns,
-    restore_scales,
 )
 from orderless.estimators.classification_task import ClassificationTask
 from orderless.estimators.preparation import learn_scales, prepare, share_scale
 from orderless.estimators.report import describe_data, describe_training, table, verdict
-from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import ClassificationNetwork, NetworkConfig
-from orderless.training import Epoch, train
 
 TRAINING = {"batch_size": 16, "learning_rate": 2e-3, "patience": 12}
 MODEL = "this model"
@@ -112,19 +104,7 @@ class Classifier(Estimator):
             self.scales_ = share_scale(self.scales_)
         self.length_ = max(lengths)
         task = self._build_task(panel, codes)
-        settings = build_training_config(
-            TRAINING,
-            self.training,
-            epochs=int(self.epochs),
-            seed=self.seed_,
-            device=self.device,
-            precision=self.precision,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-        )
-        with threads_for(settings.batch_size * len(panel.variables)):
-            outcome = train(task, settings, show_progress=bool(self.verbose))
-        self.network_ = task.module.eval().requires_grad_(False)
-        self.history_ = outcome.history
+        outcome = self._train(task, TRAINING, checkpoint)
         self._write_report(panel, task, codes, describe_training(outcome, _count(self.network_)))
         return self
 
@@ -153,12 +133,13 @@ class Classifier(Estimator):
         config = build_network_config(
             self.preset, self.length_, self.network, center="none", scale=False, skip=False
         )
-        names = sorted(self.variables_in_) if self.identify == "name" else ()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            network = ClassificationNetwork(config, len(self.classes_), names=names)
+        network = self._draw_network(config)
         train_cases, validation = self._split(codes)
         return self._task(network, panel, codes, train_cases, validation)
+
+    def _build_network(self, config: NetworkConfig) -> ClassificationNetwork:
+        names = sorted(self.variables_in_) if self.identify == "name" else ()
+        return ClassificationNetwork(config, len(self.classes_), names=names)
 
     def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _split(codes, self.validation_share, self.seed_)
@@ -212,35 +193,19 @@ class Classifier(Estimator):
             print("\n".join(self.report_))
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        kind = self.classes_.dtype.kind
-        facts = {
+        facts, tensors = super()._fitted_state()
+        kind = self.classes_.dtype
+        facts |= {
             "classes": self.classes_.tolist(),
-            "classes_dtype": "object" if kind == "O" else self.classes_.dtype.str,
-            "variables_in": list(self.variables_in_),
-            "columns": self.columns_,
+            "classes_dtype": "object" if kind.kind == "O" else kind.str,
             "length": self.length_,
-            "seed": self.seed_,
-            "scales": {name: list(pair) for name, pair in self.scales_.items()},
-            "errors": self.errors_,
-            "history": finite_history(self.history_),
-            "network": asdict(self.network_.config),
-            "names": list(self.network_.names),
-            "report": self.report_,
         }
-        return facts, module_tensors(self.network_)
+        return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
-        self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_ = restore_columns(facts["columns"])
-        self.seed_, self.length_ = facts["seed"], facts["length"]
-        self.scales_ = restore_scales(facts["scales"])
-        self.errors_, self.report_ = facts["errors"], facts["report"]
-        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
-        config = NetworkConfig(**facts["network"])
-        network = ClassificationNetwork(config, len(self.classes_), names=facts["names"])
-        load_module(network, tensors)
-        self.network_ = network.to(choose_device(self.device))
+        self.length_ = facts["length"]
+        super()._restore(facts, tensors)
 
     def __sklearn_tags__(self):
         """Asked by scikit-learn: a classifier of series."""

@@ -1,7 +1,6 @@
 """`Detector`: how odd every moment is, and which variables are to blame."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,22 +23,16 @@ from orderless.estimators.base import (
     Estimator,
     check_count,
     check_share,
-    choose_device,
     draw_seed,
-    finite_history,
-    load_module,
-    module_tensors,
-    restore_columns,
-    restore_scales,
 )
 from orderless.estimators.baselines import thin
 from orderless.estimators.detection_task import DetectionTask, neighbours
 from orderless.estimators.preparation import Prepared, learn_scales, prepare
 from orderless.estimators.report import describe_data, describe_training, table, verdict
-from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig, ReconstructionNetwork
-from orderless.training import Epoch, Outcome, train
+from orderless.training import Outcome
 
 TRAINING = {"batch_size": 32, "learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
 LONGEST_CONTEXT = 96
@@ -136,19 +129,7 @@ class Detector(Estimator):
         if len(held_out) == 0:
             held_out = train_windows
         task = self._build_task(systems, train_windows, thin(held_out, 512))
-        settings = build_training_config(
-            TRAINING,
-            self.training,
-            epochs=int(self.epochs),
-            seed=self.seed_,
-            device=self.device,
-            precision=self.precision,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-        )
-        with threads_for(settings.batch_size * len(panel.variables)):
-            outcome = train(task, settings, show_progress=bool(self.verbose))
-        self.network_ = task.module.eval().requires_grad_(False)
-        self.history_ = outcome.history
+        outcome = self._train(task, TRAINING, checkpoint)
         self._calibrate(systems, [begin for begin, _ in usual])
         self._write_report(panel, task, outcome)
         return self
@@ -189,10 +170,11 @@ class Detector(Estimator):
         config = build_network_config(
             self.preset, self.context_, self.network, center="none", scale=False, skip=False
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            network = ReconstructionNetwork(config)
+        network = self._draw_network(config)
         return DetectionTask(network, _series(systems), self.context_, train_windows, validation)
+
+    def _build_network(self, config: NetworkConfig) -> ReconstructionNetwork:
+        return ReconstructionNetwork(config)
 
     def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
         """What error is usual for each variable, and which score is not, on the held-out part."""
@@ -262,31 +244,14 @@ class Detector(Estimator):
             print("\n".join(self.report_))
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        facts = {
-            "variables_in": list(self.variables_in_),
-            "columns": self.columns_,
-            "context": self.context_,
-            "seed": self.seed_,
-            "threshold": self.threshold_,
-            "usual": self.usual_,
-            "scales": {name: list(pair) for name, pair in self.scales_.items()},
-            "errors": self.errors_,
-            "history": finite_history(self.history_),
-            "network": asdict(self.network_.config),
-            "report": self.report_,
-        }
-        return facts, module_tensors(self.network_)
+        facts, tensors = super()._fitted_state()
+        facts |= {"context": self.context_, "threshold": self.threshold_, "usual": self.usual_}
+        return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_, self.context_ = restore_columns(facts["columns"]), facts["context"]
-        self.seed_, self.threshold_, self.usual_ = facts["seed"], facts["threshold"], facts["usual"]
-        self.scales_ = restore_scales(facts["scales"])
-        self.errors_, self.report_ = facts["errors"], facts["report"]
-        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
-        network = ReconstructionNetwork(NetworkConfig(**facts["network"]))
-        load_module(network, tensors)
-        self.network_ = network.to(choose_device(self.device))
+        self.context_, self.threshold_ = facts["context"], facts["threshold"]
+        self.usual_ = facts["usual"]
+        super()._restore(facts, tensors)
 
 
 def _check_observed(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) -> None:

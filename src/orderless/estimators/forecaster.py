@@ -18,11 +18,6 @@ from orderless.estimators.base import (
     check_share,
     choose_device,
     draw_seed,
-    finite_history,
-    load_module,
-    module_tensors,
-    restore_columns,
-    restore_scales,
 )
 from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
@@ -31,10 +26,10 @@ from orderless.estimators.forecasting_windows import ForecastingWindows, cut_for
 from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
-from orderless.estimators.settings import build_network_config, build_training_config
+from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
-from orderless.training import LOSSES, Epoch, Outcome, train
+from orderless.training import LOSSES, Outcome
 
 TRAINING = {"learning_rate": 3e-3, "patience": 3, "steps_per_epoch": 100}
 ROWS_PER_STEP = 1024
@@ -147,20 +142,8 @@ class Forecaster(Estimator):
         )
         config = build_network_config(self.preset, self.context_, self.network)
         task, ridges = self._start(config, series, windows)
-        settings = build_training_config(
-            TRAINING,
-            self.training,
-            batch_size=min(64, max(4, ROWS_PER_STEP // len(panel.variables))),
-            epochs=int(self.epochs),
-            seed=self.seed_,
-            device=self.device,
-            precision=self.precision,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
-        )
-        with threads_for(settings.batch_size * len(panel.variables)):
-            outcome = train(task, settings, show_progress=bool(self.verbose))
-        self.network_ = task.module.eval().requires_grad_(False)
-        self.history_ = outcome.history
+        windows_at_once = min(64, max(4, ROWS_PER_STEP // len(panel.variables)))
+        outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self.blend_ = self._choose_blend(task, outcome)
         self.network_.set_blend(self.blend_)
         self.error_table_ = self._calibrate(task, windows)
@@ -289,10 +272,7 @@ class Forecaster(Estimator):
     def _build_task(
         self, config: NetworkConfig, series: Series, windows: ForecastingWindows, ridges: Ridges
     ) -> ForecastingTask:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            module = self._build_network(config)
-        module = module.to(series.flat.device)
+        module = self._draw_network(config).to(series.flat.device)
         if config.skip:
             module.start_from(ridges.coupled if config.coupled else ridges.own)
         task = ForecastingTask(
@@ -428,36 +408,16 @@ class Forecaster(Estimator):
         }
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        facts = {
-            "variables_in": list(self.variables_in_),
-            "columns": self.columns_,
-            "context": self.context_,
-            "season": self.season_,
-            "seed": self.seed_,
-            "blend": self.blend_,
-            "scales": {name: list(pair) for name, pair in self.scales_.items()},
-            "errors": self.errors_,
-            "history": finite_history(self.history_),
-            "network": asdict(self.network_.config),
-            "report": self.report_,
-        }
-        tensors = module_tensors(self.network_)
+        facts, tensors = super()._fitted_state()
+        facts |= {"context": self.context_, "season": self.season_, "blend": self.blend_}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.variables_in_ = tuple(facts["variables_in"])
-        self.columns_ = restore_columns(facts["columns"])
         self.context_, self.season_ = facts["context"], facts["season"]
-        self.seed_, self.blend_ = facts["seed"], facts["blend"]
-        self.scales_ = restore_scales(facts["scales"])
-        self.errors_, self.report_ = facts["errors"], facts["report"]
-        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
+        self.blend_ = facts["blend"]
         self.error_table_ = ErrorTable(tensors["error_table"].numpy())
-        config = NetworkConfig(**facts["network"])
-        network = self._build_network(config)
-        load_module(network, tensors)
-        self.network_ = network.to(choose_device(self.device))
+        super()._restore(facts, tensors)
 
 
 class _Forecast(NamedTuple, Generic[Array]):
