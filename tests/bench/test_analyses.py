@@ -182,6 +182,7 @@ def test_what_was_learned_on_half_of_the_variables_is_used_on_the_others(folder)
         (seed,) = transfer.run(cell).seeds
         assert max(seed.test.values()) < 0.2
         assert set(seed.test) == {"mse_seen", "mse_unseen", "mse_all"}
+        assert 0 < seed.validation["mse"] < 0.2
     with pytest.raises(SettingError, match="fitted on half"):
         transfer.run(replace(cell, model="a third"))
 

@@ -146,6 +146,7 @@ def m4_cell(protocol):
 def test_our_own_cell_of_m4_runs(folder, protocol):
     write_m4(folder)
     (seed,) = m4_table.run(m4_cell(protocol)).seeds
+    assert set(seed.validation) == {"mae", "mse"}
     assert seed.test["smape"] < 60
     assert seed.epochs == 1
 
@@ -263,6 +264,8 @@ def test_our_own_cell_of_anomaly_detection_runs(folder):
     options = {"detector": TINY | {"context": 20}, "budget": BRIEF}
     (seed,) = anomaly_table.run(replace(cell, options=frozen(options))).seeds
     assert 0 <= seed.test["vus_pr"] <= 100
+    assert seed.epochs == BRIEF["epochs"]
+    assert seed.validation["mse"] > 0
 
 
 def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monkeypatch):

@@ -56,8 +56,9 @@ def run(config: CellConfig) -> Outcome:
     horizon = int(config.setting)
     results = []
     for seed in config.seeds:
-        shown = seen if config.model == HALF else data
-        fitted = fit("orderless", pose(shown, look_back, horizon), seed, config.settings)
+        problem = pose(seen if config.model == HALF else data, look_back, horizon)
+        fitted = fit("orderless", problem, seed, config.settings)
+        chooser, _ = errors_of_windows(problem, "validation", fitted.forecast)
         figures = {}
         for name, part in (("seen", seen), ("unseen", unseen), ("all", data)):
             squared, _ = errors_of_windows(pose(part, look_back, horizon), "test", fitted.forecast)
@@ -66,6 +67,7 @@ def run(config: CellConfig) -> Outcome:
             SeedResult(
                 seed=seed,
                 test=figures,
+                validation={"mse": float(chooser.mean())},
                 chosen=fitted.chosen,
                 epochs=fitted.epochs,
                 seconds=fitted.seconds,

@@ -1,7 +1,8 @@
 """The table of anomaly detection: five sets; what the paper prints, and what means something."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from orderless.bench.records import Outcome, SeedResult
 from orderless.data.benchmark_sets import Monitored, MonitoredSet, anomaly
 from orderless.data.catalogue import ANOMALY_SETS
 from orderless.errors import SettingError
+from orderless.estimators.detector import MODEL as OURS
 
 NAME = "anomaly"
 MODELS = ("orderless", "PCA", "random score")
@@ -60,10 +62,13 @@ def run(config: CellConfig) -> Outcome:
         start_measuring()
         begun = time.perf_counter()
         each = [_run_system(config, system, seed) for system in systems]
+        epochs = [one.epochs for one in each if one.epochs is not None]
         results.append(
             SeedResult(
                 seed=seed,
-                test={name: float(np.mean([one[name] for one in each])) for name in each[0]},
+                test=_mean([one.test for one in each]),
+                validation=_mean([one.validation for one in each]),
+                epochs=sum(epochs) if epochs else None,
                 seconds=round(time.perf_counter() - begun, 3),
                 peak_memory_bytes=peak_bytes(),
             )
@@ -71,22 +76,29 @@ def run(config: CellConfig) -> Outcome:
     return Outcome(tuple(results), data.checksum, data.note)
 
 
-def _run_system(config: CellConfig, system: Monitored, seed: int) -> dict[str, float]:
+def _run_system(config: CellConfig, system: Monitored, seed: int) -> SeedResult:
     fitted, held_out = training_rows(len(system.train), config.protocol)
     train, test = scale_by_training_rows(system.train, system.test, fitted)
-    score = _fit(config, train[fitted], seed)
+    score, learned = _fit(config, train[fitted], seed)
     on_test = score(test)
     if config.protocol == PAPER:
         share = PAPER_SHARE[config.dataset]
-        return paper_scores(system.labels, score(train), on_test, share)
-    return fair_scores(system.labels, score(train[held_out]), on_test)
+        figures = paper_scores(system.labels, score(train), on_test, share)
+    else:
+        figures = fair_scores(system.labels, score(train[held_out]), on_test)
+    return SeedResult(seed, figures, **learned)
 
 
-def _fit(config: CellConfig, rows: np.ndarray, seed: int) -> Score:
+def _mean(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: float(np.mean([one[name] for one in each])) for name in each[0]}
+
+
+def _fit(config: CellConfig, rows: np.ndarray, seed: int) -> tuple[Score, dict[str, Any]]:
+    """A score of rows, and of a network how long it learned and what chose its epoch."""
     if config.model == "PCA":
-        return fit_pca(rows)
+        return fit_pca(rows), {}
     if config.model == "random score":
-        return random_score(seed)
+        return random_score(seed), {}
     if config.model == "orderless":
         model = Detector(
             random_state=seed,
@@ -94,7 +106,11 @@ def _fit(config: CellConfig, rows: np.ndarray, seed: int) -> Score:
             **config.option("detector"),
             **training_of(config.option("budget")),
         ).fit(rows)
-        return lambda new: np.asarray(model.score(new), np.float64).reshape(-1)
+        learned = {
+            "validation": {"mse": model.errors_[OURS]},
+            "epochs": len(model.history_) - 1,
+        }
+        return lambda new: np.asarray(model.score(new), np.float64).reshape(-1), learned
     raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
 
 

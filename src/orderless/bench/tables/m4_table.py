@@ -1,7 +1,8 @@
 """The table of short-term forecasting: the six groups of M4; SMAPE, MASE and OWA."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -20,10 +21,20 @@ from orderless.data.benchmark_sets import ShortSeries, m4_group, naive2_forecast
 from orderless.data.catalogue import M4_GROUPS
 from orderless.errors import DataError, SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
+from orderless.estimators.forecaster import MODEL as OURS
 
 NAME = "m4"
 MODELS = ("orderless", "naive", "seasonal naive", "naive2")
 BUDGET = {"epochs": 8, "steps": 100}
+
+
+@dataclass(frozen=True)
+class Forecasts:
+    """Values [series, horizon], and of a network how long it learned and what chose its epoch."""
+
+    values: np.ndarray
+    epochs: int | None = None
+    validation: Mapping[str, float] = field(default_factory=dict)
 
 
 def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
@@ -60,13 +71,14 @@ def run(config: CellConfig) -> Outcome:
         begun = time.perf_counter()
         if config.model not in FORECASTS:
             raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
-        forecast, epochs = FORECASTS[config.model](group, data, config, seed)
-        scores = score_group(group, data.future, forecast, data.history)
+        made = FORECASTS[config.model](group, data, config, seed)
+        scores = score_group(group, data.future, made.values, data.history)
         results.append(
             SeedResult(
                 seed=seed,
                 test=_with_owa(group, scores),
-                epochs=epochs,
+                validation=made.validation,
+                epochs=made.epochs,
                 seconds=round(time.perf_counter() - begun, 3),
                 peak_memory_bytes=peak_bytes(),
             )
@@ -79,16 +91,12 @@ def _with_owa(group: str, scores: Scores) -> dict[str, float]:
     return {"smape": scores.smape, "mase": scores.mase, "owa": owa}
 
 
-def _naive(
-    group: str, data: ShortSeries, config: CellConfig, seed: int
-) -> tuple[np.ndarray, int | None]:
-    return _last_season(data, 1), None
+def _naive(group: str, data: ShortSeries, config: CellConfig, seed: int) -> Forecasts:
+    return Forecasts(_last_season(data, 1))
 
 
-def _seasonal_naive(
-    group: str, data: ShortSeries, config: CellConfig, seed: int
-) -> tuple[np.ndarray, int | None]:
-    return _last_season(data, data.period), None
+def _seasonal_naive(group: str, data: ShortSeries, config: CellConfig, seed: int) -> Forecasts:
+    return Forecasts(_last_season(data, data.period))
 
 
 def _last_season(data: ShortSeries, season: int) -> np.ndarray:
@@ -101,21 +109,17 @@ def _last_season(data: ShortSeries, season: int) -> np.ndarray:
     return forecast.squeeze(1).numpy()
 
 
-def _naive2(
-    group: str, data: ShortSeries, config: CellConfig, seed: int
-) -> tuple[np.ndarray, int | None]:
+def _naive2(group: str, data: ShortSeries, config: CellConfig, seed: int) -> Forecasts:
     forecast = naive2_forecasts(group)
     if forecast is None:
         raise DataError(
             "The forecasts of Naive2 are not in the data folder (m4/naive2.parquet); its published "
             "figures are in the report without them."
         )
-    return forecast, None
+    return Forecasts(forecast)
 
 
-def _orderless(
-    group: str, data: ShortSeries, config: CellConfig, seed: int
-) -> tuple[np.ndarray, int | None]:
+def _orderless(group: str, data: ShortSeries, config: CellConfig, seed: int) -> Forecasts:
     """Each series is a system of one variable; it and its forecast are in units of its own mean."""
     past, chooser = selection_data(data.history, data.future, config.protocol)
     horizon = data.future.shape[1]
@@ -133,12 +137,10 @@ def _orderless(
     model.fit([(one / size)[:, None] for one, size in zip(whole, sizes, strict=True)])
     rows = model.predict([(one / s)[:, None] for one, s in zip(data.history, sizes, strict=True)])
     forecast = np.stack([np.asarray(row)[:, 0] * s for row, s in zip(rows, sizes, strict=True)])
-    return forecast, len(model.history_) - 1
+    return Forecasts(forecast, len(model.history_) - 1, model.errors_[OURS])
 
 
-FORECASTS: dict[
-    str, Callable[[str, ShortSeries, CellConfig, int], tuple[np.ndarray, int | None]]
-] = {
+FORECASTS: dict[str, Callable[[str, ShortSeries, CellConfig, int], Forecasts]] = {
     "orderless": _orderless,
     "naive": _naive,
     "seasonal naive": _seasonal_naive,
