@@ -107,8 +107,15 @@ def test_cells_are_run_again_when_asked(tmp_path):
 
 def test_another_config_is_another_result(tmp_path):
     run_cells([CELL], run, tmp_path, say=quietly)
-    for other in (replace(CELL, seeds=(0,)), replace(CELL, options=(("width", 4),))):
+    for other in (replace(CELL, seeds=(0, 1, 2)), replace(CELL, options=(("width", 4),))):
         assert find_result(other, tmp_path) is None
+
+
+def test_a_result_with_more_seeds_is_kept(tmp_path):
+    run_cells([CELL], run, tmp_path, say=quietly)
+    fewer = replace(CELL, seeds=(1,))
+    assert run_cells([fewer], run, tmp_path, say=quietly).kept == [CELL.full_name]
+    assert len(find_result(fewer, tmp_path).seeds) == 2
 
 
 def test_a_cell_that_fails_does_not_stop_the_others(tmp_path):

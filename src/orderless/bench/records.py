@@ -118,12 +118,17 @@ def read_result(path: Path) -> CellResult:
 
 
 def find_result(config: CellConfig, folder: Path) -> CellResult | None:
-    """The result of exactly this config; None where there is none, or one of another config."""
+    """The result of this config; None where there is none, or one of another config.
+
+    More seeds than asked for are no harm: fewer would take their place.
+    """
     path = path_of(config, folder)
     if not path.is_file():
         return None
     result = read_result(path)
-    return result if result.config == config.to_json() else None
+    asked = config.to_json()
+    same = {**result.config, "seeds": asked["seeds"]} == asked
+    return result if same and set(asked["seeds"]) <= set(result.config["seeds"]) else None
 
 
 def describe_machine() -> dict[str, Any]:
