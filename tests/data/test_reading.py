@@ -437,3 +437,9 @@ def test_labels_that_do_not_fit_are_refused(labels):
 def test_tensors_of_types_that_numpy_does_not_know_are_read():
     tensor = torch.tensor([[1.5], [2.5]], dtype=torch.bfloat16)
     np.testing.assert_array_equal(read_panel(tensor).systems[0].values, [[1.5, 2.5]])
+
+
+@pytest.mark.parametrize("data", [[[1e305], [1.0]], {"a": [1.0, -1e305]}], ids=["array", "frame"])
+def test_numbers_that_would_overflow_are_refused_and_not_forecast_as_nan(data):
+    with pytest.raises(DataError, match="too large"):
+        read_panel(data)

@@ -57,7 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="detect: of ordinary moments, how many may ring (default: 0.01)",
     )
-    model = parser.add_argument_group("network and training")
+    _add_training(parser.add_argument_group("network and training"))
+
+
+def _add_training(model: "argparse._ArgumentGroup") -> None:
     model.add_argument(
         "--preset",
         choices=("default", "tiny", "paper"),

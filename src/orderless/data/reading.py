@@ -11,7 +11,8 @@ What happens to
   time zones                              counted in UTC, given back in their zone
   integers, booleans, decimals            become floating-point numbers
   constant or entirely missing columns    kept: the first is constant, the second never observed
-  infinities, text, nested values, duplicate names, empty input, missing or irregular time stamps
+  infinities, numbers beyond 1e300, text, nested values, duplicate names, empty input, missing or
+  irregular time stamps
                                           `DataError`
 """
 
@@ -29,6 +30,9 @@ from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
 from orderless.data.timestamps import is_missing
 from orderless.errors import DataError
+
+# Differences and squares of larger numbers, in units of their spread, would overflow to NaN.
+LARGEST = 1e300
 
 
 def read_panel(
@@ -232,12 +236,12 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
 def _finite(columns: Sequence[Column]) -> np.ndarray:
     """The numbers of the columns, [column, row], none of them infinite."""
     values = np.stack([one.values for one in columns], dtype=np.float64, casting="unsafe")
-    infinite = np.isinf(values)
-    if infinite.any():
-        column, row = np.argwhere(infinite)[0]
+    beyond = np.abs(values) > LARGEST
+    if beyond.any():
+        column, row = np.argwhere(beyond)[0]
         raise DataError(
-            f"There is an infinity in row {row} of {columns[column].where}. Replace it by a "
-            "missing value (NaN) if it means that there was no reading."
+            f"There is {_number(values[column, row])} in row {row} of {columns[column].where}. "
+            "Replace it by a missing value (NaN) if it means that there was no reading."
         )
     return values
 
@@ -332,12 +336,12 @@ def _system_of_array(values: np.ndarray, number: int, where: str) -> System:
             f"The {where} has {variables} variables and {steps} time steps. Give at least one of "
             "each."
         )
-    infinite = np.isinf(values)
-    if infinite.any():
-        variable, step = np.argwhere(infinite)[0]
+    beyond = np.abs(values) > LARGEST
+    if beyond.any():
+        variable, step = np.argwhere(beyond)[0]
         raise DataError(
-            f"There is an infinity at time step {step} of variable {variable} of {where}. Replace "
-            "it by NaN if it means that there was no reading."
+            f"There is {_number(values[variable, step])} at time step {step} of variable "
+            f"{variable} of {where}. Replace it by NaN if it means that there was no reading."
         )
     times = np.arange(steps)
     return System(
@@ -350,6 +354,10 @@ def _system_of_array(values: np.ndarray, number: int, where: str) -> System:
         times,
         name=number,
     )
+
+
+def _number(value: float) -> str:
+    return "an infinity" if np.isinf(value) else f"the number {value:g}, which is too large,"
 
 
 def _no_columns(**labels: Hashable) -> None:

@@ -40,7 +40,7 @@ def assign_roles(
         if label not in by_label:
             raise DataError(
                 f"There is no column {label!r} to take as {role}; the frame has "
-                f"{[str(one) for one in by_label]}."
+                f"{[str(one) for one in by_label]}. Name one of these, or pass {role}=None."
             )
         return by_label[label]
 

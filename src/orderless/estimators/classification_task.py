@@ -1,13 +1,12 @@
 """Classification as the training loop sees it: cases by index, cross-entropy, validation."""
 
-import hashlib
-import json
 from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
 
 from orderless.data import Series, draw_variables
+from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import ClassificationNetwork
 from orderless.training.losses import cross_entropy
 
@@ -42,10 +41,8 @@ class ClassificationTask:
         self.complete = bool(
             series.flat_observed.all() and series.members.all() and (series.lengths == length).all()
         )
-        digest = hashlib.sha256(json.dumps([asdict(module.config), module.classes]).encode())
-        for tensor in (series.flat, series.flat_observed, labels, train, validation):
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        self.fingerprint = digest.hexdigest()
+        data = (series.flat, series.flat_observed, labels, train, validation)
+        self.fingerprint = fingerprint([asdict(module.config), module.classes], *data)
 
     def to(self, device: torch.device) -> None:
         """Move the cases and the labels."""

@@ -1,7 +1,5 @@
 """Detection as the training loop sees it: windows with holes, and what belongs in them."""
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 
@@ -9,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Series, draw_variables
+from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import ReconstructionNetwork
 from orderless.training.losses import mse
 
@@ -33,10 +32,8 @@ class DetectionTask:
         self.module, self.series, self.context = module, series, context
         self.train, self.validation = train, validation
         self.train_size = len(train)
-        digest = hashlib.sha256(json.dumps([asdict(module.config), context]).encode())
-        for tensor in (series.flat, series.flat_observed, series.first, train, validation):
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
-        self.fingerprint = digest.hexdigest()
+        data = (series.flat, series.flat_observed, series.first, train, validation)
+        self.fingerprint = fingerprint([asdict(module.config), context], *data)
 
     def to(self, device: torch.device) -> None:
         """Move the series and the indices."""

@@ -1,7 +1,5 @@
 """Forecasting as the training loop sees it: windows by index, a loss, a validation score."""
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Batch, Series, draw_variables
+from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import Forecast, ForecastingNetwork
 from orderless.training import LOSSES
 from orderless.training.losses import pinball
@@ -48,7 +47,9 @@ class ForecastingTask:
         self._loss = LOSSES[loss] if loss != QUANTILE_LOSS else LOSSES["l1"]
         self._complete = bool(series.flat_observed.all() and series.members.all())
         self._complete_in_training = self._complete and _all_exist(train)
-        self.fingerprint = _fingerprint(series, train, selection, module, loss)
+        data = (series.flat, series.flat_observed, series.first, train, selection)
+        settings = [asdict(module.config), loss, module.context, module.horizon]
+        self.fingerprint = fingerprint(settings, *data)
 
     def to(self, device: torch.device) -> None:
         """Move the series and the indices."""
@@ -134,14 +135,3 @@ def _all_exist(windows: Tensor) -> bool:
 
 def _masks(batch: Batch) -> tuple[Tensor, Tensor]:
     return batch.observed, batch.members & batch.observed.any(-1)
-
-
-def _fingerprint(
-    series: Series, train: Tensor, selection: Tensor, module: ForecastingNetwork, loss: str
-) -> str:
-    """A digest of the data, the windows, the network and the loss."""
-    digest = hashlib.sha256(json.dumps([asdict(module.config), loss]).encode())
-    for tensor in (series.flat, series.flat_observed, series.first, train, selection):
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    digest.update(repr((module.context, module.horizon)).encode())
-    return digest.hexdigest()
