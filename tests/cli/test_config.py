@@ -54,7 +54,7 @@ def test_unknown_keys_are_named(parse):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('horizon = "soon"', "horizon is 'soon', which cannot be read"),
+        ('horizon = "soon"', "horizon is 'soon'; give a whole number"),
         ('preset = "huge"', "choose one of default, tiny, paper"),
         ("quiet = 1", "it is a switch, true or false"),
         ("network = 3", "a table of settings"),

@@ -10,6 +10,8 @@ from typing import Any
 
 from orderless.errors import SettingError
 
+WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
+
 
 def find_config(words: Sequence[str]) -> Path | None:
     """The file that `--config` names among the words of a command."""
@@ -75,5 +77,6 @@ def _as_default(action: argparse.Action, value: Any, where: str) -> Any:
     try:
         action.type(text) if callable(action.type) else None
     except ValueError as error:
-        raise SettingError(f"{where} is {text!r}, which cannot be read: {error}.") from error
+        wanted = WORDS.get(action.type, "numbers with commas between them")
+        raise SettingError(f"{where} is {text!r}; give {wanted}.") from error
     return text
