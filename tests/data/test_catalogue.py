@@ -1,3 +1,4 @@
+import re
 import zipfile
 
 import numpy as np
@@ -191,9 +192,12 @@ def save_monitored(path, variables, rows=10):
     np.savez(path, train=values, test=values, label=np.arange(rows) % 2)
 
 
-def test_a_part_of_the_machines_says_so(folder):
-    for number in (2, 3):
-        save_monitored(folder / "anomaly" / "SMD" / f"machine-1-{number}.npz", 38)
+def test_a_part_of_the_machines_says_so(folder, capsys):
+    save_monitored(folder / "anomaly" / "SMD" / "machine-1-2.npz", 38)
+    assert benchmark_sets.anomaly("SMD").note == "1 of 28 machines"
+    assert main(["data", "list"]) == 0
+    assert re.search("SMD +1 of 28", capsys.readouterr().out)
+    save_monitored(folder / "anomaly" / "SMD" / "machine-1-3.npz", 38)
     machines = benchmark_sets.anomaly("SMD")
     assert [system.name for system in machines.systems] == ["machine-1-2", "machine-1-3"]
     assert machines.note == "2 of 28 machines"
@@ -208,12 +212,15 @@ def test_labels_of_another_length_are_refused(folder):
 
 
 def test_originals_of_anomaly_sets_are_read(folder):
-    (folder / "anomaly" / "SMAP").mkdir()
-    for part in ("train", "test"):
-        np.save(folder / "anomaly" / "SMAP" / f"SMAP_{part}.npy", np.ones((4, 25)))
-    np.save(folder / "anomaly" / "SMAP" / "SMAP_test_label.npy", np.array([0, 1, 1, 0]))
-    (system,) = benchmark_sets.anomaly("SMAP").systems
-    assert system.labels.tolist() == [False, True, True, False]
+    for name, variables in (("SMAP", 25), ("SMD", 38)):
+        (folder / "anomaly" / name).mkdir(exist_ok=True)
+        for part in ("train", "test"):
+            np.save(folder / "anomaly" / name / f"{name}_{part}.npy", np.ones((4, variables)))
+        np.save(folder / "anomaly" / name / f"{name}_test_label.npy", np.array([0, 1, 1, 0]))
+        (system,) = benchmark_sets.anomaly(name).systems
+        assert system.labels.tolist() == [False, True, True, False]
+    assert benchmark_sets.anomaly("SMAP").note == ""
+    assert benchmark_sets.anomaly("SMD").note == "28 machines joined to one series by its publisher"
     (folder / "anomaly" / "PSM").mkdir()
     for part in ("train", "test"):
         columns = {"timestamp": [0, 1]} | {f"v{i}": [1.0, None] for i in range(25)}

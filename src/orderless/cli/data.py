@@ -71,7 +71,8 @@ def _print_table(entries: "tuple[Entry, ...]") -> None:
     for entry in entries:
         there = files_there(entry)
         count = len(entry.prepared)
-        partly = entry.some and 1 < len(there) < count and there[0].suffix == ".npz"
+        machines = entry.some and there and there[0].suffix == ".npz"
+        partly = machines and len(there) < count
         here = f"{len(there)} of {count}" if partly else "here" if there else "-"
         print(f"{entry.name:<{width}}  {here:<8}  {entry.task:<14}  {entry.licence}")
 

@@ -198,10 +198,15 @@ def uea(name: str, folder: Path | None = None) -> Cases:
 def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
     """An anomaly detection set: one system, or one for each machine of SMD."""
     entry, paths = _find(name, ANOMALY, folder)
+    note = ""
     if paths[0].suffix == ".npz":
         systems = tuple(_read_monitored(path) for path in paths)
+        if entry.some and len(systems) < len(entry.prepared):
+            note = f"{len(systems)} of {len(entry.prepared)} machines"
     else:
         systems = (_read_original_monitored(entry.name, paths),)
+        if entry.some:
+            note = f"{len(entry.prepared)} machines joined to one series by its publisher"
     for system in systems:
         _check(entry, system.train.shape[1])
         _check(entry, system.test.shape[1])
@@ -209,8 +214,6 @@ def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
             raise DataError(
                 f"{system.name} has {len(system.test)} test rows and {len(system.labels)} labels."
             )
-    whole = not entry.some or len(systems) in (1, len(entry.prepared))
-    note = "" if whole else f"{len(systems)} of {len(entry.prepared)} machines"
     return MonitoredSet(entry.name, systems, checksum_of(paths), note)
 
 
