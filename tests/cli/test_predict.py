@@ -3,6 +3,7 @@ import pytest
 
 from orderless import load
 from orderless.cli import main
+from orderless.cli.main import _parser
 from orderless.data import read_table, write_table
 
 
@@ -61,3 +62,19 @@ def test_variables_without_a_forecast_are_named(files, forecaster, tmp_path, cap
 def test_places_are_looked_at_before_anything_is_read(place, capsys):
     assert main(["predict", "no model", "no data", *place]) == 2
     assert "There is no folder none" in capsys.readouterr().err
+
+
+def test_a_picture_is_drawn_even_if_nobody_reads_the_table(
+    files, forecaster, tmp_path, monkeypatch
+):
+    def break_off(*arguments):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("orderless.cli.tables.put_table", break_off)
+    picture = tmp_path / "forecast.png"
+    parser, _ = _parser()
+    words = ["predict", str(forecaster), str(files / "plant.csv"), "--plot", str(picture)]
+    parsed = parser.parse_args(words)
+    with pytest.raises(BrokenPipeError):
+        parsed.run(parsed)
+    assert picture.exists()

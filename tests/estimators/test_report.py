@@ -1,3 +1,10 @@
+import contextlib
+import os
+
+import numpy as np
+import pytest
+
+from orderless import Forecaster
 from orderless.estimators.report import table, verdict
 
 
@@ -24,3 +31,16 @@ def test_a_perfect_baseline_is_no_division_by_zero():
 def test_columns_line_up():
     lines = table({"a": (1.0, 2.0), "longer": (3.0, 4.0)}, ("MAE", "MSE"))
     assert len({len(line) for line in lines}) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a pipe that nobody reads")
+def test_a_model_is_not_lost_when_nobody_reads_the_report(monkeypatch):
+    reader, writer = os.pipe()
+    os.close(reader)
+    deaf = os.fdopen(writer, "w")
+    monkeypatch.setattr("sys.stdout", deaf)
+    model = Forecaster(2, 4, epochs=0).fit(np.arange(40.0))
+    monkeypatch.undo()
+    assert model.predict(np.arange(40.0)).shape == (2,)
+    with contextlib.suppress(BrokenPipeError):
+        deaf.close()

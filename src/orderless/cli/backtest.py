@@ -41,7 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})
     result = model.backtest(panel, arguments.windows, step=arguments.step, level=arguments.level)
-    _print(result.scores)
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)
     if arguments.json is not None:
@@ -58,6 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
             level=arguments.level or (80,),
             variables=arguments.plot_variables,
         )
+    _print(result.scores)
 
 
 def _print(scores: dict[str, dict[str, float]]) -> None:

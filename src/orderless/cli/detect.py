@@ -35,6 +35,10 @@ def run(arguments: argparse.Namespace) -> None:
     panel = read_panel(table, **{**model.columns_, **columns})
     scores = model.score(panel)
     alarms = get_column(scores, "score") > model.threshold_
+    if arguments.plot is not None:
+        from orderless.estimators.pictures import draw_anomalies
+
+        draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)
     if arguments.per_variable:
         put_table(model.score(panel, per_variable=True), arguments.out)
     else:
@@ -43,7 +47,3 @@ def run(arguments: argparse.Namespace) -> None:
         f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
         file=sys.stderr,
     )
-    if arguments.plot is not None:
-        from orderless.estimators.pictures import draw_anomalies
-
-        draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)

@@ -41,8 +41,6 @@ def run(arguments: argparse.Namespace) -> None:
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
-    put_table(forecast, arguments.out)
-    _name_silent(panel, model.context_)
     if arguments.plot is not None:
         from orderless.estimators.pictures import draw_forecast
 
@@ -53,6 +51,8 @@ def run(arguments: argparse.Namespace) -> None:
             level=arguments.level or (80,),
             variables=arguments.plot_variables,
         )
+    put_table(forecast, arguments.out)
+    _name_silent(panel, model.context_)
 
 
 def _name_silent(panel: "Panel", context: int) -> None:

@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     model = load(arguments.model)
     data, columns = _read(arguments, model)
     verification = verify(model, data, columns=columns)
-    _print(verification)
     if arguments.json is not None:
         write_record(verification.to_dict(), arguments.json)
+    _print(verification)
     return 0 if verification.holds else 1
 
 

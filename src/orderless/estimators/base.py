@@ -9,6 +9,7 @@ import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -145,6 +146,13 @@ class Estimator(ABC):
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
         return outcome
+
+    def _tell(self) -> None:
+        """Print the report."""
+        if self.verbose:
+            # `fit | head` must not lose the model because nobody reads on.
+            with suppress(OSError):
+                print("\n".join(self.report_), flush=True)
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What `fit` has learned: facts that are JSON, and tensors."""

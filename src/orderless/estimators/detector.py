@@ -240,8 +240,7 @@ class Detector(Estimator):
             *table({name: (error,) for name, error in self.errors_.items()}, ("MSE",)),
             verdict(self.errors_, MODEL),
         ]
-        if self.verbose:
-            print("\n".join(self.report_))
+        self._tell()
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()

@@ -350,8 +350,7 @@ class Forecaster(Estimator):
             *table({name: (e.mae, e.mse) for name, e in errors.items()}, ("MAE", "MSE")),
             verdict({name: e.mae for name, e in errors.items()}, MODEL),
         ]
-        if self.verbose:
-            print("\n".join(self.report_))
+        self._tell()
 
     def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
