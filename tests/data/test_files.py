@@ -281,3 +281,9 @@ def test_a_folder_without_permission_is_refused(tmp_path):
             check_destination(tmp_path / "t.csv", files.TABLES)
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_case_without_its_class_is_named(tmp_path):
+    (tmp_path / "cases.ts").write_text("@classLabel true a b\n@data\n1,2:a\n3,4:\n")
+    with pytest.raises(DataError, match=r"Line 4 .* has no class"):
+        read_ts(tmp_path / "cases.ts")

@@ -110,3 +110,8 @@ def test_fit_says_who_won(capsys):
 def test_labels_that_cannot_be_sorted_or_saved_are_refused_before_training(labels):
     with pytest.raises(DataError, match="labels are of type"):
         quick().fit(CASES, labels)
+
+
+def test_cases_without_a_single_value_teach_nothing():
+    with pytest.raises(DataError, match="nothing to learn from"):
+        quick().fit(np.full((4, 2, 5), np.nan), ["a", "b", "a", "b"])

@@ -138,6 +138,8 @@ def read_ts(path: str | PathLike[str]) -> tuple[list[np.ndarray], np.ndarray | N
         fields = line.split(":")
         if header["classlabel"].startswith("true"):
             labels.append(fields.pop().strip())
+            if not labels[-1]:
+                raise DataError(f"Line {number} of {path.name} has no class after its last colon.")
         try:
             rows = [_numbers(field.split(",")) for field in fields]
         except ValueError as error:

@@ -18,7 +18,7 @@ from orderless.estimators.base import (
     draw_seed,
 )
 from orderless.estimators.classification_task import ClassificationTask
-from orderless.estimators.preparation import learn_scales, prepare, share_scale
+from orderless.estimators.preparation import check_observed, learn_scales, prepare, share_scale
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
@@ -94,6 +94,7 @@ class Classifier(Estimator):
         check_columns(columns)
         panel = read_cases(X, **columns)
         labels = read_labels(y, len(panel.systems))
+        check_observed(panel)
         self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state)

@@ -27,7 +27,7 @@ from orderless.estimators.base import (
 )
 from orderless.estimators.baselines import thin
 from orderless.estimators.detection_task import DetectionTask, neighbours
-from orderless.estimators.preparation import Prepared, learn_scales, prepare
+from orderless.estimators.preparation import Prepared, check_observed, learn_scales, prepare
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
@@ -101,8 +101,7 @@ class Detector(Estimator):
         """Learn what is usual from data with no or few anomalies; columns as in `Forecaster`."""
         self._check_settings()
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
-        if not any(system.observed.any() for system in panel.systems):
-            raise DataError("Not a single value is observed: there is nothing to learn from.")
+        check_observed(panel)
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
         self.seed_ = draw_seed(self.random_state)
@@ -111,8 +110,8 @@ class Detector(Estimator):
         training, validation = split_in_time(lengths, self.context_, self.validation_share)
         # A system too short to be split is usual data as a whole.
         usual = [(0 if begin == end else begin, end) for begin, end in validation]
-        _check_observed(panel, training, "train")
-        _check_observed(panel, usual, "find the threshold")
+        _check_part(panel, training, "train")
+        _check_part(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
         self.scales_ = learn_scales(panel, [end for _, end in training])
         systems = [prepare(system, self.scales_) for system in panel.systems]
@@ -253,7 +252,7 @@ class Detector(Estimator):
         super()._restore(facts, tensors)
 
 
-def _check_observed(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) -> None:
+def _check_part(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) -> None:
     """Refuse data of which nothing is observed within the spans of its systems."""
     parts = zip(panel.systems, spans, strict=True)
     if not any(system.observed[:, begin:end].any() for system, (begin, end) in parts):

@@ -7,6 +7,7 @@ from torch import Tensor
 from orderless.data import Panel, split_in_time, window_starts
 from orderless.errors import DataError
 from orderless.estimators.baselines import thin
+from orderless.estimators.preparation import check_observed
 
 LONGEST_CONTEXT = 336
 MOST_HELD_OUT = 1024
@@ -41,8 +42,7 @@ def cut_forecasting_windows(
             f"The longest system has {longest} time steps; to learn a forecast of {horizon} steps "
             f"it takes at least {horizon + 1}. Use a shorter horizon."
         )
-    if not any(system.observed.any() for system in panel.systems):
-        raise DataError("Not a single value is observed: there is nothing to learn from.")
+    check_observed(panel)
     if context is None:
         context = min(LONGEST_CONTEXT, max(1, round((1 - share) * longest) // 3))
     training, validation = split_in_time(lengths, horizon, share)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from orderless.data import Panel, Scaler, System, canonical_order, fit_scaler
+from orderless.errors import DataError
 
 Scales = Mapping[str, tuple[float, float]]
 """Mean and spread of each variable that `fit` saw."""
@@ -32,6 +33,12 @@ class Prepared:
     observed: np.ndarray
     scaler: Scaler
     restore: np.ndarray
+
+
+def check_observed(panel: Panel) -> None:
+    """Refuse data in which nothing was ever observed."""
+    if not any(system.observed.any() for system in panel.systems):
+        raise DataError("Not a single value is observed: there is nothing to learn from.")
 
 
 def prepare(
