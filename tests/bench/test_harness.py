@@ -10,6 +10,7 @@ from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
 from orderless.bench.memory import peak_bytes, peak_of_tensors, start_measuring
 from orderless.bench.records import Outcome, SeedResult, find_result, path_of, read_result
+from orderless.bench.workers import _Worker
 from orderless.errors import DataError, SettingError
 
 CELL = CellConfig("toy", "sine", "96", "a model", "fair", (0, 1), (("width", 3),))
@@ -164,6 +165,15 @@ def test_cells_that_share_a_fit_go_to_one_process_and_others_to_several(tmp_path
     fair, apart, paper, other = (find_result(cell, tmp_path).mean("mse") for cell in cells)
     assert fair == paper != os.getpid()
     assert apart != other
+
+
+def test_a_process_whose_starter_is_killed_keeps_its_result_and_ends(tmp_path):
+    worker = _Worker(run, tmp_path, 1)
+    worker.give([CELL])
+    worker.connection.close()
+    worker.process.join()
+    assert worker.process.exitcode == 0
+    assert find_result(CELL, tmp_path) is not None
 
 
 def test_nobody_to_do_the_work_is_an_error(tmp_path):

@@ -4,7 +4,6 @@ The forecasts here have no randomness and no settings to speak of, and their fig
 another program, or are those of the M4 competition itself.
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 from orderless.bench.config import CellConfig, frozen
@@ -59,11 +58,6 @@ def golden_figures() -> list[Golden]:
         figures.append(Golden(cell, "smape", scores.smape, NAIVE_TOLERANCE))
         figures.append(Golden(cell, "mase", scores.mase, NAIVE_TOLERANCE))
     return sorted(figures, key=lambda one: (one.cell.dataset, one.cell.setting))
-
-
-def fit_of(config: CellConfig) -> Hashable:
-    """Both protocols need the same fit."""
-    return long_term_table.fit_of(config)
 
 
 def run(config: CellConfig) -> Outcome:

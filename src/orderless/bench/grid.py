@@ -18,8 +18,8 @@ from orderless.bench.protocols.short_term_rules import (
 )
 from orderless.bench.published import AVERAGE, THE_PAPER, Published, read_main_table, read_published
 from orderless.bench.records import CellResult, path_of, read_result
-from orderless.bench.registry import Metric, Table
-from orderless.data.catalogue import PAPER_UEA_SETS, files_there, find_entry
+from orderless.bench.registry import Metric, Table, has_data
+from orderless.data.catalogue import PAPER_UEA_SETS
 
 NO_DATA, NOT_RUN = "no data here", "not run yet"
 NOTHING = "-"
@@ -100,7 +100,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     table = replace(table, models=tuple(model for model in table.models if model not in absent))
     known = {cell: result for cell, result in known.items() if cell.model not in absent}
     measured = {
-        (cell.dataset, cell.setting, cell.model): _figure(table, cell, result, metric)
+        (cell.dataset, cell.setting, cell.model): _figure(cell, result, metric)
         for cell, result in known.items()
     }
     if table.name == "m4":
@@ -237,10 +237,9 @@ def _read(cell: CellConfig, results: Path) -> CellResult | None:
     return read_result(path) if path.is_file() else None
 
 
-def _figure(table: Table, cell: CellConfig, result: CellResult | None, metric: Metric) -> Figure:
+def _figure(cell: CellConfig, result: CellResult | None, metric: Metric) -> Figure:
     if result is None:
-        here = table.simulated or files_there(find_entry(cell.dataset))
-        return Figure(words=NOT_RUN if here else NO_DATA)
+        return Figure(words=NOT_RUN if has_data(cell) else NO_DATA)
     return Figure(
         result.mean(metric.name),
         spread=result.spread(metric.name),

@@ -20,6 +20,7 @@ from orderless.bench.models.rocket import CLASSES
 from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.records import Outcome
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
+from orderless.data.catalogue import files_there, find_entry
 from orderless.errors import SettingError
 
 
@@ -206,6 +207,11 @@ ANALYSES: dict[str, Table] = {
 def run_cell(config: CellConfig) -> Outcome:
     """Run a cell as its table does."""
     return find_table(config.table).run(config)
+
+
+def has_data(config: CellConfig) -> bool:
+    """Whether the data of a cell is here, or needs no file."""
+    return find_table(config.table).simulated or bool(files_there(find_entry(config.dataset)))
 
 
 def fit_of(config: CellConfig) -> Hashable:

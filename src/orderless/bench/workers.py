@@ -8,6 +8,7 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
@@ -90,13 +91,11 @@ def _work(connection: Connection, run: Run, folder: Path, threads: int) -> None:
     # Ctrl-C is for the one who started us; they end us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
-    while True:
-        try:
-            cells = connection.recv()
-        except EOFError:
-            return
-        for cell in cells:
-            result = attempt(cell, run, folder)
-            connection.send(result)
-            if result.unexpected:
-                return
+    # When the one who started us is gone, what was done is on disk, and there is nobody to tell.
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            for cell in connection.recv():
+                result = attempt(cell, run, folder)
+                connection.send(result)
+                if result.unexpected:
+                    return

@@ -103,9 +103,10 @@ def interrupted(arguments: argparse.Namespace) -> str:
 
 def _check(arguments: argparse.Namespace) -> int:
     """Run the golden cells, whatever results they have, and compare; 1 where a figure is off."""
-    from orderless.bench.golden import fit_of, golden_figures, run
+    from orderless.bench.golden import golden_figures, run
     from orderless.bench.harness import run_cells
     from orderless.bench.records import find_result
+    from orderless.bench.tables.long_term_table import fit_of
 
     figures = golden_figures()
     cells = list(dict.fromkeys(figure.cell for figure in figures))
@@ -163,7 +164,9 @@ def _without_absent_peers(tables: list, cells: list) -> list:
 
 def _without_missing_sets(cells: list) -> list:
     """Cells of sets that are not here are left out, in one line that says how to get them."""
-    missing = {cell.dataset: None for cell in cells if not _has_data(cell)}
+    from orderless.bench.registry import has_data
+
+    missing = {cell.dataset: None for cell in cells if not has_data(cell)}
     if missing:
         left_out = sum(cell.dataset in missing for cell in cells)
         print(
@@ -171,13 +174,6 @@ def _without_missing_sets(cells: list) -> list:
             "fetches it, or ORDERLESS_DATA names its folder"
         )
     return [cell for cell in cells if cell.dataset not in missing]
-
-
-def _has_data(cell) -> bool:
-    from orderless.bench.registry import find_table
-    from orderless.data.catalogue import files_there, find_entry
-
-    return find_table(cell.table).simulated or bool(files_there(find_entry(cell.dataset)))
 
 
 def _print_state(table, arguments: argparse.Namespace) -> None:
@@ -192,6 +188,7 @@ def _print_state(table, arguments: argparse.Namespace) -> None:
 
 def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
     from orderless.bench.records import find_result
+    from orderless.bench.registry import has_data
 
     for cell in cells:
         result = find_result(cell, arguments.results)
@@ -199,5 +196,5 @@ def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
             figures = (f"{name} {result.mean(name):.4g}" for name in result.seeds[0].test)
             state = ", ".join(figures)
         else:
-            state = "not run yet" if _has_data(cell) else "no data here"
+            state = "not run yet" if has_data(cell) else "no data here"
         print(f"{cell.name:<44}{state}")
