@@ -18,6 +18,12 @@ def test_classify_writes_a_row_a_case_and_scores_it(files, classifier, capsys):
     assert shown.err == f"{right} of 9 cases named rightly\n"
 
 
+def test_classes_are_written_as_parquet(files, classifier, tmp_path):
+    out = tmp_path / "classes.parquet"
+    assert main(["classify", str(classifier), str(files / "cases.ts"), "--out", str(out)]) == 0
+    assert len(read_table(out)["class"]) == 9
+
+
 @pytest.mark.parametrize("label", [True, False])
 def test_classify_reads_tables_with_and_without_classes(label, files, classifier, tmp_path):
     table = read_table(files / "cases.csv")

@@ -158,11 +158,6 @@ TABLES = {
 @pytest.mark.parametrize("kind", TABLES)
 def test_what_is_written_can_be_read(kind, ending, tmp_path):
     path = tmp_path / f"a{ending}"
-    if kind == "dict" and ending == ".parquet":
-        with pytest.raises(DataError, match="parquet needs"):
-            write_table(TABLES[kind], path)
-        assert list(tmp_path.iterdir()) == []
-        return
     write_table(TABLES[kind], path)
     assert list(tmp_path.iterdir()) == [path]
     (system,) = read_panel(read_table(path)).systems
@@ -171,10 +166,28 @@ def test_what_is_written_can_be_read(kind, ending, tmp_path):
     assert system.times.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
+def test_columns_are_written_as_parquet_by_what_is_installed(library, tmp_path):
+    columns = {"case": ["x", "y"], "class": np.array(["a", "b"]), "p": np.array([0.5, 1.0])}
+    write_table(columns, tmp_path / "classes.parquet")
+    assert pl.read_parquet(tmp_path / "classes.parquet").to_dict(as_series=False) == {
+        "case": ["x", "y"],
+        "class": ["a", "b"],
+        "p": [0.5, 1.0],
+    }
+
+
+@pytest.mark.parametrize("library", [None], indirect=True)
+def test_writing_parquet_needs_a_library_too(library, tmp_path):
+    with pytest.raises(DataError, match="parquet needs"):
+        write_table({"a": [1]}, tmp_path / "a.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("old")
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(DataError, match="differ in length"):
         write_table({"x": [1, 2], "y": [1]}, path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -287,3 +300,14 @@ def test_a_case_without_its_class_is_named(tmp_path):
     (tmp_path / "cases.ts").write_text("@classLabel true a b\n@data\n1,2:a\n3,4:\n")
     with pytest.raises(DataError, match=r"Line 4 .* has no class"):
         read_ts(tmp_path / "cases.ts")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [(np.ones((2, 2)), "this is a ndarray"), ({"a": [1, 2], "b": [1]}, "differ in length")],
+    ids=["array", "uneven"],
+)
+def test_what_is_no_table_is_not_written(table, words, tmp_path):
+    with pytest.raises(DataError, match=words):
+        write_table(table, tmp_path / "table.csv")
+    assert list(tmp_path.iterdir()) == []

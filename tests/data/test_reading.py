@@ -443,3 +443,11 @@ def test_tensors_of_types_that_numpy_does_not_know_are_read():
 def test_numbers_that_would_overflow_are_refused_and_not_forecast_as_nan(data):
     with pytest.raises(DataError, match="too large"):
         read_panel(data)
+
+
+@pytest.mark.parametrize("read", [read_panel, read_cases])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_frames_in_a_list_would_lose_their_names_and_are_refused(read, library):
+    frame = LIBRARIES[library]({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    with pytest.raises(DataError, match="group="):
+        read([frame, frame])

@@ -317,13 +317,20 @@ def _plain_column(entries: list[str]) -> np.ndarray:
 def _write(table: Any, path: str, ending: str) -> None:
     parquet = ending in (".parquet", ".pq")
     if isinstance(table, Mapping):
+        if len({len(column) for column in table.values()}) > 1:
+            raise DataError("The columns differ in length. Give all of them the same.")
         if parquet:
-            raise DataError("Writing parquet needs polars or pyarrow. Install one, or write CSV.")
+            _frame_of(table).write_parquet(path)
+            return
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
             writer.writerow(table)
             writer.writerows(zip(*table.values(), strict=True))
         return
+    if not nw.dependencies.is_into_dataframe(table):
+        raise DataError(
+            f"A table is a frame or a dict of columns, and this is a {type(table).__name__}."
+        )
     frame = nw.from_native(table, eager_only=True)
     if frame.implementation.is_pandas_like():
         if type(table.index).__name__ != "RangeIndex":
@@ -336,6 +343,16 @@ def _write(table: Any, path: str, ending: str) -> None:
         with Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
             writer.writerows(csv.reader(io.StringIO(frame.write_csv(), newline="")))
+
+
+def _frame_of(columns: Mapping[str, Any]) -> nw.DataFrame:
+    """Columns as a frame of a library that knows parquet."""
+    library = next((name for name in ("polars", "pyarrow") if find_spec(name)), None)
+    if library is None:
+        raise DataError("Writing parquet needs polars or pyarrow. Install one, or write CSV.")
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    plain = {name: one.tolist() if one.dtype.kind in "OUT" else one for name, one in arrays.items()}
+    return nw.from_dict(plain, backend=importlib.import_module(library))
 
 
 def _numbers(entries: list[str]) -> list[float]:

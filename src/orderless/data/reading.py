@@ -17,7 +17,7 @@ What happens to
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -371,9 +371,15 @@ def _no_columns(**labels: Hashable) -> None:
 
 def _is_list_of_arrays(data: Any) -> bool:
     """Arrays, or things that become arrays by themselves; nested lists of numbers are one array."""
-    return isinstance(data, list | tuple) and all(
-        hasattr(one, "__array__") and np.ndim(one) > 0 for one in data
-    )
+    if not isinstance(data, list | tuple):
+        return False
+    if any(isinstance(one, Mapping) or nw.dependencies.is_into_dataframe(one) for one in data):
+        # As arrays they would lose their names, and with them what tells variables apart.
+        raise DataError(
+            "A list of frames cannot be read. Join them to one frame with a column that tells "
+            "them apart, and pass group=."
+        )
+    return all(hasattr(one, "__array__") and np.ndim(one) > 0 for one in data)
 
 
 def _as_numbers(data: Any, where: str) -> np.ndarray:
