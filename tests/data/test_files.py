@@ -311,3 +311,18 @@ def test_what_is_no_table_is_not_written(table, words, tmp_path):
     with pytest.raises(DataError, match=words):
         write_table(table, tmp_path / "table.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_breaks_off_within_its_last_row_is_refused(library, tmp_path):
+    (tmp_path / "cut.csv").write_text("a,b,c\n1,2,3\n4,5.1")
+    with pytest.raises(DataError, match="still being written"):
+        read_table(tmp_path / "cut.csv")
+    (tmp_path / "whole.csv").write_text('a,b,c\n1,2,3\n4,5.1,"6"\n\n')
+    assert read_panel(read_table(tmp_path / "whole.csv")).variables == ("a", "b", "c")
+
+
+@pytest.mark.parametrize("text", ["x" * 200_000 + "\n1\n", "a\n1\n" + "x" * 200_000])
+def test_something_else_with_the_ending_of_csv_is_refused_in_words(text, tmp_path):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        read_table(tmp_path / "a.csv")

@@ -26,6 +26,7 @@ from orderless.errors import DataError
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+LONGEST_ROW = 2**20
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -47,7 +48,11 @@ def read_table(path: str | PathLike[str]) -> Any:
         )
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(path)
-    names, separator = _csv_header(path)
+    try:
+        names, separator = _csv_header(path)
+        _check_last_row(path, len(names), separator)
+    except csv.Error as error:
+        raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     installed = next((name for name in CSV_READERS if find_spec(name)), None)
     reader = CSV_READERS[installed] if installed else read_csv_plainly
     try:
@@ -252,6 +257,24 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
             "Add a line with the names of the columns."
         )
     return names, separator
+
+
+def _check_last_row(path: Path, columns: int, separator: str) -> None:
+    """Refuse a file that ends within a row, which libraries fill up without a word.
+
+    A forecast begins at the last row, and the number at which it breaks off may be cut too.
+    """
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - LONGEST_ROW))
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    entries = len(next(csv.reader([last], delimiter=separator), []))
+    # Within quotes a row may go over several lines.
+    if entries < columns and '"' not in last and len(lines) > 1:
+        raise DataError(
+            f"The last row of {path.name} has {entries} entries; the header has {columns}. Is the "
+            "file still being written? Wait, or delete the row."
+        )
 
 
 def _rename(table: Any, names: list[str]) -> Any:
