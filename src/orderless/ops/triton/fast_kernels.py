@@ -21,6 +21,10 @@ TO_END = gl.constexpr(6)
 HOLD = gl.constexpr(7)
 QUICK = gl.constexpr(24 * 256)  # entries of a chunk
 
+# Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
+# compiled once more for it.
+SIZES = ("variables", "chunks", "per_segment", "base_parts")
+
 copy = async_copy.async_copy_global_to_shared
 # Its name since Triton 3.7 is the second.
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
@@ -466,7 +470,7 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
     return value
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=SIZES)
 def fast_forward(
     x, write, read, tables, quick, start, base, field, factors, skip, gate, present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
@@ -689,7 +693,7 @@ def fast_forward(
         gl.store(corner + 16 * channels, s, mask=v_part < left_variables)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=SIZES)
 def fast_states(
     x, write, tables, quick, start, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
@@ -779,9 +783,11 @@ def fast_states(
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                         write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
             if low == gl.bfloat16:
-                now = quick + ahead * QUICK
-                _fetch_lines(rooms_pairs.index(room), now + 2 * TO_END_UNHELD * 256, 2, WARPS)
-                _fetch_lines(rooms_single.index(room), now + (16 + TO_END_UNHELD) * 256, 1, WARPS)
+                source = quick + ahead * QUICK
+                _fetch_lines(rooms_pairs.index(room), source + 2 * TO_END_UNHELD * 256, 2, WARPS)
+                _fetch_lines(
+                    rooms_single.index(room), source + (16 + TO_END_UNHELD) * 256, 1, WARPS
+                )
             else:
                 # From a time to the end, and the hold, are the last six tiles of a chunk.
                 many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
@@ -1190,7 +1196,7 @@ def _half_of_chunk(
     return g, u, matrix + own, to_end, kept
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=SIZES)
 def fast_backward(
     x, write, read, tables, quick, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,

@@ -40,7 +40,7 @@ if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
 # They become the default when `pytest -m gpu tests/ops/triton` has passed on a GPU. Benchmarks and
 # these tests turn them on.
 FAST = False
-FAST_SHARED_MEMORY = 115_712  # bytes a program of `fast_kernels.py` takes at most
+FAST_SHARED_MEMORY = 120_832  # bytes a program of `fast_kernels.py` takes at most
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,18 @@ def _strides(value: Tensor | None) -> tuple[int, int, int]:
     return (0, 0, 0) if value is None else value.stride()[:3]  # pyrefly: ignore
 
 
-def _rows_contiguous(value: Tensor) -> Tensor:
-    """A view as it is where its last axes lie together, so that no projection is copied."""
+def _rows_contiguous(value: Tensor, aligned: bool = False) -> Tensor:
+    """A view as it is where its last axes lie together, so that no projection is copied.
+
+    aligned: and where all of its rows begin at a multiple of 16 bytes that Triton knows to be one,
+    for the copies of `fast_kernels.py`.
+    """
     shape, stride = value.shape[3:], value.stride()[3:]
     expected = (1,) if len(shape) == 1 else (shape[-1], 1)
-    return value if stride == expected else value.contiguous()
+    as_it_is = stride == expected
+    if aligned:
+        as_it_is &= value.data_ptr() % 16 == 0 and all(n % 16 == 0 for n in value.stride()[:3])
+    return value if as_it_is else value.clone(memory_format=torch.contiguous_format)
 
 
 def _tables(
@@ -276,7 +283,7 @@ def scan(
         drive = field_write.unsqueeze(-1) * field[:, :, None, None]
         shared = trajectory(drive, step, *rates, None, reverse)
         field = None
-    x, write, read = (_rows_contiguous(value) for value in (x, write, read))
+    x, write, read = (_rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else _rows_contiguous(gate)
     tables, quick = _tables(
@@ -356,11 +363,11 @@ def scan_backward(
     """
     sizes = _sizes(x, step, write)
     rates = (rate_h, rate_v, rate_vh)
-    x, write, read = (_rows_contiguous(value) for value in (x, write, read))
-    present = None if present is None else present.expand(-1, -1, sizes.time)
-    d_y = d_y.contiguous()
-    d_end = None if d_end is None else d_end.contiguous()
     fast = _is_fast(x, sizes)
+    x, write, read = (_rows_contiguous(value, aligned=fast) for value in (x, write, read))
+    present = None if present is None else present.expand(-1, -1, sizes.time)
+    d_y = _rows_contiguous(d_y.contiguous(), aligned=fast)
+    d_end = None if d_end is None else d_end.contiguous()
     tables, quick = _tables(
         sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=False
     )

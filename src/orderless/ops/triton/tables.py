@@ -88,7 +88,7 @@ def _fill_quick(quick, place, e1, evh, e2):
     tl.store(quick + (4096 + place * 256 + thread * 8 + half * 4 + entry), e2.to(kept))
 
 
-@triton.jit(do_not_specialize=["held"])
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "held"])
 def fill_tables(
     step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
@@ -213,7 +213,7 @@ def _sum(source, parts, size, ROWS: tl.constexpr, PADDED: tl.constexpr):
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
 def sums_gradient(
     step,
     rate_h,
