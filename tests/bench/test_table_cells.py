@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from bench_data import write_cases, write_exchange, write_m4, write_monitored
@@ -11,6 +12,7 @@ from bench_data import write_cases, write_exchange, write_m4, write_monitored
 from orderless.bench.config import frozen
 from orderless.bench.models import forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch, GivenCasesChooseEpoch
+from orderless.bench.models.detectors import fit_pca
 from orderless.bench.protocols.long_term_rules import scored_windows
 from orderless.bench.registry import TABLES, find_table
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
@@ -65,6 +67,22 @@ def test_our_own_cell_of_the_long_term_table_runs(folder, model):
     assert seed.test["mse"] < 0.2
     assert seed.epochs == 1
     assert 0 <= seed.chosen["blend"] <= 1
+
+
+@pytest.mark.parametrize("model", ["orderless", "ridge", "coupled ridge", "DLinear"])
+def test_what_is_fitted_and_chosen_does_not_know_the_test_rows(folder, model):
+    cell = long_term_cell(model, forecaster=TINY)
+    write_exchange(folder)
+    path = folder / "ltsf" / "exchange_rate.parquet"
+    table = pl.read_parquet(path)
+    (before,) = long_term_table.run(cell).seeds
+    test_row = pl.int_range(pl.len()) >= 400
+    table.with_columns(
+        pl.when(test_row).then(9.0).otherwise(pl.col(table.columns[1:])).name.keep()
+    ).write_parquet(path)
+    (after,) = long_term_table.run(cell).seeds
+    assert after.test != before.test
+    assert (after.validation, after.chosen) == (before.validation, before.chosen)
 
 
 def test_a_model_of_no_name_is_an_error(folder):
@@ -250,12 +268,20 @@ def test_pca_finds_what_a_random_score_does_not(folder):
     assert fair["random score"].seeds[0].test["vus_pr"] < 60
 
 
-def test_the_paper_joins_the_machines(folder):
+def test_the_paper_joins_the_machines_and_fair_has_a_model_for_each(folder, monkeypatch):
     write_monitored(folder)
+    fitted_on = []
+
+    def spy(rows):
+        fitted_on.append(rows.shape)
+        return fit_pca(rows)
+
+    monkeypatch.setattr(anomaly_table, "fit_pca", spy)
     (seed,) = anomaly_table.run(anomaly_table.cell("SMD", "PCA", "paper", (0,))).seeds
     assert seed.test["point_adjusted_f1"] > 50
-    joined = anomaly_table._join(anomaly_table.anomaly("SMD"))
-    assert joined.train.shape == (800, 38)
+    assert fitted_on == [(800, 38)]
+    anomaly_table.run(anomaly_table.cell("SMD", "PCA", "fair", (0,)))
+    assert fitted_on[1:] == [(320, 38), (320, 38)]
 
 
 def test_our_own_cell_of_anomaly_detection_runs(folder):
