@@ -9,6 +9,7 @@ import pytest
 from orderless.cli import main
 from orderless.data import catalogue, download
 from orderless.data.catalogue import Entry, Original, find_entry
+from orderless.data.checksums import CHECKSUMS
 from orderless.data.download import digest, fetch, get
 from orderless.errors import DownloadError
 
@@ -167,7 +168,14 @@ def test_get_fetches_what_is_missing_and_only_that(server, tmp_path, monkeypatch
     assert len(server.requests) == 1
     assert (tmp_path / "toy" / "a").read_bytes() == b"mine"
     assert (tmp_path / "toy" / "b").read_bytes() == CONTENT
-    assert str(tmp_path / "toy" / "b") in capsys.readouterr().out
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[2] == str(tmp_path / "toy" / "b")
+    # Nobody has told a checksum of it, and that is said.
+    assert "not verified" in shown[3]
+    assert digest(tmp_path / "toy" / "b") in shown[3]
+    monkeypatch.setitem(CHECKSUMS, "toy/a", digest(tmp_path / "toy" / "a"))
+    assert main(["data", "get", "toy"]) == 0
+    assert capsys.readouterr().out.count("not verified") == 1
 
 
 def test_a_set_that_needs_permission_is_not_fetched(tmp_path):

@@ -49,12 +49,15 @@ def run(arguments: argparse.Namespace) -> None:
             for path in pack(name, arguments.to):
                 print(path)
         return
-    from orderless.data.download import get
+    from orderless.data.download import digest, get
 
     for entry in [find_entry(name) for name in arguments.names]:
         shown = sys.stderr.isatty()
-        for path in get(entry, progress=_show_progress if shown else None):
+        paths = get(entry, progress=_show_progress if shown else None)
+        for path, original in zip(paths, entry.originals, strict=True):
             print(path)
+            if original.checksum is None:
+                print(f"  not verified, since no checksum is known; it has {digest(path)}")
         if shown:
             print(file=sys.stderr)
 
