@@ -77,7 +77,8 @@ def _half_layout(block, width):
 def _wide(value, layout: gl.constexpr):
     """To float32, where a thread holds rows (i, i + 8) of columns (2j, 2j + 1) in turn.
 
-    Times the identity: so four entries take one instruction, where the rule is one each.
+    Times the identity: so four entries take one instruction, where the rule is one each. An
+    infinite entry spoils the eight of its row.
     """
     if value.dtype == gl.bfloat16:
         same = _axis(1, value.shape[1], layout) % 8 == _axis(2, value.shape[2], layout) % 8
@@ -898,11 +899,8 @@ def _stack_eight(first, second, BLOCK: gl.constexpr):
 def _stack_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
     """The same as [variable, (part, state), time], where a thread holds pairs of times."""
     if first.dtype == gl.bfloat16:
-        first = gl.reshape(gl.permute(gl.reshape(_flip(first), [BLOCK, 2, 8, 8]), (0, 2, 1, 3)),
-                           [BLOCK, 8, 16])  # fmt: skip
-        second = gl.reshape(gl.permute(gl.reshape(_flip(second), [BLOCK, 2, 8, 8]), (0, 2, 1, 3)),
-                            [BLOCK, 8, 16])  # fmt: skip
-        both = gl.permute(gl.join(first, second), (0, 3, 1, 2))
+        both = gl.join(_flip(first), _flip(second))  # variable, half, state, time of it, part
+        both = gl.permute(gl.reshape(both, [BLOCK, 2, 8, 8, 2]), (0, 4, 2, 1, 3))
         return gl.convert_layout(gl.reshape(both, [BLOCK, 16, 16]), layout)
     else:  # noqa: RET505
         return _turned(_stack_eight(first, second, BLOCK), layout)
