@@ -252,6 +252,12 @@ def test_a_row_that_is_too_long_is_named_whoever_reads(library, tmp_path):
         read_table(tmp_path / "long.csv")
 
 
+def test_a_row_that_is_too_short_is_named_whoever_reads(library, tmp_path):
+    (tmp_path / "short.csv").write_text("a,b\n1,2\n3\n\n5,6\n")
+    with pytest.raises(DataError, match=r"Row 3 of short\.csv has 1 entries"):
+        read_table(tmp_path / "short.csv")
+
+
 def test_commas_at_the_end_of_lines_make_no_variable(library, tmp_path):
     (tmp_path / "trailing.csv").write_text("a,b,\n1,2,\n3,4,\n")
     assert read_panel(read_table(tmp_path / "trailing.csv")).variables == ("a", "b")
@@ -324,5 +330,5 @@ def test_a_file_that_breaks_off_within_its_last_row_is_refused(library, tmp_path
 @pytest.mark.parametrize("text", ["x" * 200_000 + "\n1\n", "a\n1\n" + "x" * 200_000])
 def test_something_else_with_the_ending_of_csv_is_refused_in_words(text, tmp_path):
     (tmp_path / "a.csv").write_text(text)
-    with pytest.raises(DataError, match="cannot be read as CSV"):
-        read_table(tmp_path / "a.csv")
+    with pytest.raises(DataError, match="cannot be read as CSV|holds 'xxx"):
+        read_panel(read_table(tmp_path / "a.csv"))

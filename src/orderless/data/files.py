@@ -26,7 +26,6 @@ from orderless.errors import DataError
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
-LONGEST_ROW = 2**20
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -50,7 +49,7 @@ def read_table(path: str | PathLike[str]) -> Any:
         return _read_parquet(path)
     try:
         names, separator = _csv_header(path)
-        _check_last_row(path, len(names), separator)
+        _check_rows(path, len(names), separator)
     except csv.Error as error:
         raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     installed = next((name for name in CSV_READERS if find_spec(name)), None)
@@ -174,9 +173,7 @@ def read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, 
         if not row:
             continue
         if len(row) != len(names):
-            raise DataError(
-                f"Row {number} of {path.name} has {len(row)} entries; the header has {len(names)}."
-            )
+            raise _wrong_row(path, number, len(row), len(names))
         for column, entry in zip(columns, row, strict=True):
             column.append(entry)
     return {name: _plain_column(column) for name, column in zip(names, columns, strict=True)}
@@ -259,22 +256,30 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     return names, separator
 
 
-def _check_last_row(path: Path, columns: int, separator: str) -> None:
-    """Refuse a file that ends within a row, which libraries fill up without a word.
-
-    A forecast begins at the last row, and the number at which it breaks off may be cut too.
-    """
+def _check_rows(path: Path, columns: int, separator: str) -> None:
+    """Refuse a row of the wrong length: some libraries fill it up, or cut it, without a word."""
+    mark = separator.encode()
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - LONGEST_ROW))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    last = next((line for line in reversed(lines) if line.strip()), "")
-    entries = len(next(csv.reader([last], delimiter=separator), []))
-    # Within quotes a row may go over several lines.
-    if entries < columns and '"' not in last and len(lines) > 1:
-        raise DataError(
-            f"The last row of {path.name} has {entries} entries; the header has {columns}. Is the "
-            "file still being written? Wait, or delete the row."
-        )
+        for number, line in enumerate(file, 1):
+            # Within quotes a row may go over several lines: the reader itself has to count.
+            if b'"' in line:
+                return
+            entries = line.count(mark) + 1
+            if entries == columns or not line.strip():
+                continue
+            # A forecast begins at the last row, and the number it breaks off at may be cut too.
+            if entries < columns and not file.read().strip():
+                raise DataError(
+                    f"The last row of {path.name} has {entries} entries; the header has {columns}. "
+                    "Is the file still being written? Wait, or delete the row."
+                )
+            raise _wrong_row(path, number, entries, columns)
+
+
+def _wrong_row(path: Path, number: int, entries: int, columns: int) -> DataError:
+    return DataError(
+        f"Row {number} of {path.name} has {entries} entries; the header has {columns}."
+    )
 
 
 def _rename(table: Any, names: list[str]) -> Any:
