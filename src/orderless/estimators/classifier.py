@@ -24,7 +24,9 @@ from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import ClassificationNetwork, NetworkConfig
 
-TRAINING = {"batch_size": 16, "learning_rate": 2e-3, "patience": 12}
+TRAINING = {"learning_rate": 2e-3, "patience": 12}
+ENTRIES_PER_STEP = 2**22
+"""Values in a training step: of large cases there are fewer than 16."""
 MODEL = "this model"
 
 
@@ -105,7 +107,8 @@ class Classifier(Estimator):
             self.scales_ = share_scale(self.scales_)
         self.length_ = max(lengths)
         task = self._build_task(panel, codes)
-        outcome = self._train(task, TRAINING, checkpoint)
+        cases_at_once = min(16, max(2, ENTRIES_PER_STEP // (len(panel.variables) * self.length_)))
+        outcome = self._train(task, TRAINING | {"batch_size": cases_at_once}, checkpoint)
         self._write_report(panel, task, codes, describe_training(outcome, _count(self.network_)))
         return self
 

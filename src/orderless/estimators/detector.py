@@ -34,7 +34,9 @@ from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
 
-TRAINING = {"batch_size": 32, "learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
+TRAINING = {"learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
+ROWS_PER_STEP = 2048
+"""Windows of one variable in a training step; with more than 64 variables there are fewer."""
 LONGEST_CONTEXT = 96
 MODEL = "this model"
 
@@ -128,7 +130,8 @@ class Detector(Estimator):
         if len(held_out) == 0:
             held_out = train_windows
         task = self._build_task(systems, train_windows, thin(held_out, 512))
-        outcome = self._train(task, TRAINING, checkpoint)
+        windows_at_once = min(32, max(4, ROWS_PER_STEP // len(panel.variables)))
+        outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self._calibrate(systems, [begin for begin, _ in usual])
         self._write_report(panel, task, outcome)
         return self

@@ -1,0 +1,45 @@
+"""How much is in a training step: as usual for few variables, less where memory would not do."""
+
+import numpy as np
+import pytest
+
+from orderless import Classifier, Detector, Forecaster
+from orderless.estimators import base
+
+SMALL = {"channels": 8, "states": 2}
+NOISE = np.random.default_rng(0).standard_normal((64, 600))
+
+
+@pytest.fixture
+def sizes(monkeypatch) -> list[int]:
+    """The batch size of every training that is begun."""
+    seen, train = [], base.train
+
+    def remember(task, settings, **options):
+        seen.append(settings.batch_size)
+        return train(task, settings, **options)
+
+    monkeypatch.setattr(base, "train", remember)
+    return seen
+
+
+def test_a_forecaster_takes_fewer_windows_of_many_variables(sizes):
+    for variables in (8, 100, 600):
+        quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}
+        Forecaster(4, **quick).fit(NOISE[:, :variables])
+    assert sizes == [64, 10, 4]
+
+
+def test_a_detector_takes_fewer_windows_of_many_variables(sizes):
+    for variables in (8, 64, 600):
+        quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}
+        Detector(**quick).fit(NOISE[:, :variables])
+    assert sizes == [32, 32, 4]
+
+
+def test_a_classifier_takes_fewer_large_cases(sizes, monkeypatch):
+    monkeypatch.setattr("orderless.estimators.classifier.ENTRIES_PER_STEP", 2**12)
+    for length in (4, 64):
+        cases = [NOISE[:length, k : k + 10].T for k in range(12)]
+        Classifier(network=SMALL, epochs=0, verbose=False).fit(cases, ["a", "b"] * 6)
+    assert sizes == [16, 6]
