@@ -3,7 +3,7 @@
     python -m benchmarks.start_up
 
 Fresh processes, taking turns; medians and all repeats in seconds of wall time. `import orderless`
-is compared with `import torch`, which it cannot do without; `--help` loads neither.
+loads what is used when it is used, so the estimators are what is compared with `import torch`.
 """
 
 import statistics
@@ -18,6 +18,7 @@ PROGRAMS = {
     "python alone": "pass",
     "import torch": "import torch",
     "import orderless": "import orderless",
+    "the estimators": "from orderless import Classifier, Detector, Forecaster, load",
     "orderless --help": "from orderless.cli import main; main(['--help'])",
     "orderless fit --help": "from orderless.cli import main; main(['fit', '--help'])",
 }
@@ -36,8 +37,8 @@ def main() -> None:
     }
     for name, row in results.items():
         print(f"{name:24} {row['median_s']:6.3f} s")
-    added = results["import orderless"]["median_s"] - results["import torch"]["median_s"]
-    print(f"orderless adds {added:.3f} s to torch")
+    added = results["the estimators"]["median_s"] - results["import torch"]["median_s"]
+    print(f"the estimators add {added:.3f} s to torch")
     print("wrote", write_record("start_up", results))
 
 
