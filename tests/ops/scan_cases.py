@@ -168,6 +168,9 @@ def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
     A parameter's gradient sums terms of either sign, one for every output entry, and few of them
     cancel. Its error is measured by the norm of those terms: the root of the mean square of the
     gradient over random signs of the entries, which is less than their sum in absolute value.
+    Weights that hold for all times are parameters in this sense. Under feedback what the variables
+    do on their own is taken away from their mean again (of one variable all of it), so its terms
+    count as well.
     """
     call = with_tensors(call, {name: value.double() for name, value in tensors(call).items()})
     leaves, outputs = _run_on_leaves(call, lambda c: run_plain(c, solve_by_reference))
@@ -176,7 +179,8 @@ def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
     found = dict(zip(leaves, gradients, strict=True))
     scales = {name: value.norm().item() for name, value in found.items()}
 
-    parameters = [name for name in leaves if "." in name or name == "skip"]
+    once = ("step", "write", "read", "field_write") if call.step.shape[1] == 1 else ()
+    parameters = [name for name in leaves if "." in name or name in ("skip", *once)]
     squares = dict.fromkeys(parameters, 0.0)
     random, probes = torch.Generator().manual_seed(1), 4
     for _ in range(probes):
@@ -194,6 +198,9 @@ def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
 
     for name, value in zip(OUTPUTS, outputs, strict=True):
         found[name], scales[name] = value.detach(), value.norm().item()
+    if call.mean_generator is not None:
+        _, alone = exact_results(replace(call, mean_generator=None))
+        scales |= {name: max(scales[name], scale) for name, scale in alone.items()}
     return found, scales
 
 
