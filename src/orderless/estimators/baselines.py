@@ -4,7 +4,6 @@ Each takes look-backs [window, variable, context] and where they were observed, 
 [window, variable, horizon]. A look-back without a single observed entry gives 0.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,9 +11,6 @@ from torch import Tensor
 
 from orderless.data import Series
 from orderless.nn import LinearForecast, RidgeStatistics
-
-Baseline = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(values, observed, members) -> forecast."""
 
 MOST_ROWS = 200_000
 """Look-backs that ridge is fitted on at most; more do not change 2 x context weights."""
