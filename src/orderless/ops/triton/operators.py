@@ -37,9 +37,7 @@ FORWARD_REGISTERS = 168
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast_kernels")
-# They become the default when `pytest -m gpu tests/ops/triton` has passed on a GPU. Benchmarks and
-# these tests turn them on.
-FAST = False
+FAST = True
 FAST_SHARED_MEMORY = 120_832  # bytes a program of `fast_kernels.py` takes at most
 
 
