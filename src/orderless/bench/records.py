@@ -136,12 +136,13 @@ def describe_machine() -> dict[str, Any]:
     import torch
 
     cuda = torch.cuda.is_available()
-    commit = _git("rev-parse", "HEAD")
-    changes = bool(_git("status", "--porcelain", "--", ":/src")) if commit else None
+    # A copy whose history is missing or lags behind, as on a lent machine, is told its commit.
+    told = os.environ.get("ORDERLESS_COMMIT")
+    commit = told or _git("rev-parse", "HEAD")
+    changes = None if told or not commit else bool(_git("status", "--porcelain", "--", ":/src"))
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        # A copy without its history, as on a lent machine, is told which commit it is.
-        "commit": commit or os.environ.get("ORDERLESS_COMMIT", ""),
+        "commit": commit,
         "uncommitted_changes": changes,
         "python": platform.python_version(),
         "packages": {name: known for name in PACKAGES if (known := _version(name))},
