@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from orderless.bench.protocols.anomaly_rules import (
     choose_threshold,
+    counted_moments,
     fair_scores,
     paper_scores,
     point_adjust,
@@ -69,13 +70,40 @@ def test_one_hit_marks_its_segment_and_no_other():
     assert point_adjust(labels, alarm).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
 
 
+def test_the_paper_counts_a_moment_once_for_each_window_that_holds_it():
+    counted = counted_moments(np.arange(250), stride=1)
+    assert len(counted) == 151 * 100
+    assert counted[:3].tolist() == [0, 1, 2]
+    assert counted[100:103].tolist() == [1, 2, 3]
+    times = np.bincount(counted)
+    assert times[[0, 1, 99, 120, 249]].tolist() == [1, 2, 100, 100, 1]
+
+
+def test_the_paper_drops_what_is_left_after_the_last_window():
+    counted = counted_moments(np.arange(250), stride=100)
+    np.testing.assert_array_equal(counted, np.arange(200))
+
+
+def test_the_paper_splits_a_segment_at_the_borders_of_overlapping_windows():
+    labels = np.zeros(300, bool)
+    labels[150:160] = True
+    training, test = np.zeros(300), np.zeros(300)
+    test[150] = 1.0
+    apart = paper_scores(labels, training, test, 0.01, stride=100)
+    assert apart["point_adjusted_recall"] == 100
+    # Nine windows begin within the segment, after its only hit: they find nothing of it.
+    overlapping = paper_scores(labels, training, test, 0.01, stride=1)
+    missed = sum(range(1, 10))
+    assert overlapping["point_adjusted_recall"] == pytest.approx(100 * (1 - missed / 1000))
+
+
 def test_a_random_score_is_praised_by_the_paper_and_not_by_fair():
     generator = np.random.default_rng(0)
     labels = np.zeros(20_000, bool)
     for begin in range(1000, 20_000, 4000):
         labels[begin : begin + 800] = True
     training, test = generator.random(20_000), generator.random(20_000)
-    paper = paper_scores(labels, training, test, 0.01)
+    paper = paper_scores(labels, training, test, 0.01, stride=1)
     assert paper["point_adjusted_f1"] > 90
     fair = fair_scores(labels, training, test)
     assert fair["point_f1"] < 5

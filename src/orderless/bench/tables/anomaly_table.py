@@ -13,6 +13,7 @@ from orderless.bench.models.detectors import Score, fit_pca, random_score
 from orderless.bench.protocols import PAPER
 from orderless.bench.protocols.anomaly_rules import (
     PAPER_SHARE,
+    PAPER_STRIDE,
     PAPER_WINDOW,
     fair_scores,
     paper_scores,
@@ -82,8 +83,8 @@ def _run_system(config: CellConfig, system: Monitored, seed: int) -> SeedResult:
     score, learned = _fit(config, train[fitted], seed)
     on_test = score(test)
     if config.protocol == PAPER:
-        share = PAPER_SHARE[config.dataset]
-        figures = paper_scores(system.labels, score(train), on_test, share)
+        share, stride = PAPER_SHARE[config.dataset], PAPER_STRIDE[config.dataset]
+        figures = paper_scores(system.labels, score(train), on_test, share, stride)
     else:
         figures = fair_scores(system.labels, score(train[held_out]), on_test)
     return SeedResult(seed, figures, **learned)

@@ -48,7 +48,7 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
 def run(config: CellConfig) -> Outcome:
     """Learn from the training cases and score the test cases."""
     data = uea(config.dataset)
-    train, test = scale_cases(data.train, data.test, config.protocol)
+    train, test = scale_cases(data.train, data.test, config.protocol, config.dataset)
     results = []
     for seed in config.seeds:
         start_measuring()
