@@ -220,3 +220,14 @@ def test_operations_are_those_of_the_matrix_products(monkeypatch):
     sizes = {"variables": 3, "context": 32, "horizon": 8, "batch": 2}
     (seed,) = flops.run(replace(flops.cell("orderless"), options=frozen(sizes))).seeds
     assert seed.test["gigaflops"] == pytest.approx(2 * 2 * 3 * 32 * 8 / 1e9)
+
+
+def test_the_products_within_attention_count():
+    class Attention(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    heads, tokens, channels = 2, 5, 8
+    x = torch.randn(1, heads, tokens, channels)
+    one_product = 2 * heads * tokens**2 * channels
+    assert flops.count_operations(Attention(), x) == 2 * one_product
