@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from bench_data import write_cases, write_exchange
 
+from orderless.bench import records
 from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
 from orderless.bench.published import THE_PAPER
 from orderless.bench.records import Outcome, SeedResult, write_result
@@ -174,21 +175,45 @@ def test_a_difference_within_the_seeds_is_called_so(folder, tmp_path):
     for horizon in ("96", "192", "336", "720"):
         for model, values in {
             "whole": (0.40, 0.41, 0.42),
-            "w/o long": (0.41, 0.42, 0.43),
+            "w/o long": (0.415, 0.425, 0.435),
             "w/o short": (0.50, 0.51, 0.52),
         }.items():
             write(tmp_path, "ablation", "ETTh1", model, "fair", *values, setting=horizon)
     grid = build_grid(ANALYSES["ablation"], "fair", MSE, tmp_path)
     line = row(grid, "ETTh1 96")
     assert line.figures["w/o long"].alike
-    assert words_of(line.figures["w/o long"], MSE) == "≈ 0.420 ± 0.010"
+    assert words_of(line.figures["w/o long"], MSE) == "≈ 0.425 ± 0.010"
     assert not line.figures["w/o short"].alike
     assert not line.figures["whole"].alike
     # A mean of four is known better than each: what was within the noise of one may not be here.
     average = row(grid, "ETTh1 average").figures["w/o long"]
     assert average.spread == pytest.approx(0.005)
     assert not average.alike
-    assert "within the noise of the seeds" in remarks(grid)[-1]
+    tally = remarks(grid)[-1]
+    assert "within the noise of the seeds" in tally
+    assert "Of the 8 figures that are not averages 4 are, 0 are better, and 4 worse." in tally
+
+
+def test_what_one_seed_says_is_called_so(folder, tmp_path):
+    for horizon, values in (("96", (0.4,)), ("192", (0.4, 0.5))):
+        write(tmp_path, "long-term", "ETTh1", "DLinear", "fair", *values, setting=horizon)
+        write(tmp_path, "long-term", "ETTh1", "ridge", "fair", 0.3, setting=horizon)
+    write(tmp_path, "long-term", "ETTh1", "orderless", "fair", 0.4, setting="96")
+    notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
+    assert "One seed only: orderless; DLinear on ETTh1 96." in notes
+
+
+def test_code_that_no_commit_has_is_called_so(folder, tmp_path, monkeypatch):
+    for changed, model in ((True, "naive"), (False, "ridge")):
+        machine = records.describe_machine() | {"uncommitted_changes": changed}
+        monkeypatch.setattr(records, "describe_machine", lambda machine=machine: machine)
+        write(tmp_path, "long-term", "ETTh1", model, "fair", 0.4, setting="96")
+    (line,) = [
+        note
+        for note in build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
+        if note.startswith("Cells: 2 on ")
+    ]
+    assert "; 1 of them by code with changes" in line
 
 
 def test_figures_of_other_data_stand_beside_ours_and_are_not_ranked(folder, tmp_path):
@@ -222,11 +247,12 @@ def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
     assert any(note.startswith("Cells: 1 on ") for note in notes)
 
 
-def test_a_drift_is_printed_and_compared_with_its_power_of_ten():
+def test_a_drift_is_printed_with_its_power_of_ten_and_nobody_is_best():
     assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"
     line = Row("permuted", {"a": Figure(1.2e-6), "b": Figure(1.21e-6), "c": Figure(3e-2)})
     grid = Grid("ordering", "T", "fair", DRIFT, ("a", "b", "c"), (), "", (line, line))
-    assert grid.best(line) == {"a", "b"}
+    # One rounding is no better than another.
+    assert grid.best(line) == set()
     assert "10^{-6}" in draw(grid)
 
 

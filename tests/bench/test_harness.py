@@ -9,7 +9,14 @@ import torch
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
 from orderless.bench.memory import peak_bytes, peak_of_tensors, start_measuring
-from orderless.bench.records import Outcome, SeedResult, find_result, path_of, read_result
+from orderless.bench.records import (
+    Outcome,
+    SeedResult,
+    describe_machine,
+    find_result,
+    path_of,
+    read_result,
+)
 from orderless.bench.workers import _Worker
 from orderless.errors import DataError, SettingError
 
@@ -67,6 +74,16 @@ def test_a_result_holds_what_is_needed_to_believe_it(tmp_path):
     assert record["data_checksum"] == "sha256:0"
     assert {"commit", "uncommitted_changes", "device", "packages", "date"} <= set(record["machine"])
     assert "torch" in record["machine"]["packages"]
+
+
+def test_a_copy_that_is_told_its_commit_believes_it_and_not_its_own_history(monkeypatch):
+    monkeypatch.setenv("ORDERLESS_COMMIT", "abc1234")
+    machine = describe_machine()
+    assert machine["commit"] == "abc1234"
+    # Nobody can tell whether the copy has changes after that commit.
+    assert machine["uncommitted_changes"] is None
+    monkeypatch.delenv("ORDERLESS_COMMIT")
+    assert describe_machine()["commit"] != "abc1234"
 
 
 def test_a_result_reads_back_with_mean_and_spread(tmp_path):

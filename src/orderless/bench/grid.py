@@ -23,6 +23,8 @@ from orderless.data.catalogue import PAPER_UEA_SETS
 
 NO_DATA, NOT_RUN = "no data here", "not run yet"
 NOTHING = "-"
+NOISE = 3
+"""Standard errors of a difference; with three seeds each, luck exceeds it once in 25 times."""
 BY_SERIES = f"{AVERAGE}, by series"
 """The row of M4 in which every series counts once."""
 
@@ -83,7 +85,7 @@ class Grid:
         values = _rounded(row, self.metric)
         if not self.comparable:
             values = {column: values[column] for column in self.measured if column in values}
-        if len(values) < 2:
+        if len(values) < 2 or self.metric.rounding:
             return set()
         top = max(values.values()) if self.metric.higher_is_better else min(values.values())
         return {column for column, value in values.items() if value == top}
@@ -92,7 +94,8 @@ class Grid:
 def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Grid:
     """The grid of a table from the results in a folder and from what was printed elsewhere."""
     published = read_published(table.name, protocol)
-    cells = table.cells(protocol, (0,))
+    # With two seeds asked for, a cell that has but one needs no more.
+    cells = table.cells(protocol, (0, 1))
     known = {cell: _read(cell, results) for cell in cells}
     there = {cell.model for cell, result in known.items() if result is not None}
     # A peer that nobody has run is a line below the table, not a column of words.
@@ -132,14 +135,14 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
 
 
 def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
-    """What has to be known about the results: parts of sets, budgets, machines."""
+    """What has to be known about the results: parts of sets, budgets, seeds, machines."""
     results = {cell: result for cell, result in known.items() if result is not None}
     notes = {f"{cell.dataset}: {one.note}" for cell, one in results.items() if one.note}
     trained = [
         f"Trained for at most {budget}: {', '.join(models)}."
         for budget, models in _budgets(results).items()
     ]
-    older = [cell.name for cell, result in results.items() if _is_older(cell, result)]
+    older = [cell.name for cell, result in results.items() if is_older(cell, result)]
     if older:
         trained.append(
             f"{len(older)} cells were run in another setting than the table has now, the first of "
@@ -150,7 +153,31 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
         device = str(result.machine["device"])
         devices[device] = devices.get(device, 0) + 1
     machines = ", ".join(f"{count} on {device}" for device, count in sorted(devices.items()))
-    return [*sorted(notes), *trained, *([f"Cells: {machines}."] if machines else [])]
+    changed = sum(bool(one.machine["uncommitted_changes"]) for one in results.values())
+    if changed:
+        machines += f"; {changed} of them by code with changes that its commit does not have"
+    return [
+        *sorted(notes),
+        *trained,
+        *_single_seeds(results),
+        *([f"Cells: {machines}."] if machines else []),
+    ]
+
+
+def _single_seeds(results: Mapping[CellConfig, CellResult]) -> list[str]:
+    """Which models that draw numbers were run once, so that nobody knows how far luck carried."""
+    drawn = [cell for cell in results if len(cell.seeds) > 1]
+    once = [cell for cell in drawn if len(results[cell].seeds) == 1]
+    names = []
+    for model in dict.fromkeys(cell.model for cell in once):
+        mine = [cell for cell in once if cell.model == model]
+        places = dict.fromkeys(
+            cell.dataset if cell.setting == "all" else f"{cell.dataset} {cell.setting}"
+            for cell in mine
+        )
+        everywhere = len(mine) == sum(cell.model == model for cell in drawn)
+        names.append(model if everywhere else f"{model} on {', '.join(places)}")
+    return [f"One seed only: {'; '.join(names)}."] if names else []
 
 
 def _budgets(results: Mapping[CellConfig, CellResult]) -> dict[str, list[str]]:
@@ -165,7 +192,7 @@ def _budgets(results: Mapping[CellConfig, CellResult]) -> dict[str, list[str]]:
     return {words: list(models) for words, models in budgets.items()}
 
 
-def _is_older(cell: CellConfig, result: CellResult) -> bool:
+def is_older(cell: CellConfig, result: CellResult) -> bool:
     """Whether a result is of other options; seeds and budgets are printed, and may differ."""
     asked, had = cell.to_json()["options"], dict(result.config["options"])
     return {**asked, "budget": None} != {**had, "budget": None}
@@ -175,13 +202,13 @@ def _absent_note(absent: Sequence[str], table: Table) -> list[str]:
     if not absent:
         return []
     packages = " and ".join(sorted({table.peers[model] for model in absent}))
-    return [f"Not run here: {', '.join(absent)} (needs {packages})."]
+    return [f"Not run yet, peers of {packages}: {', '.join(absent)}."]
 
 
 def _compared(row: Row, table: Table) -> Row:
     """The row with what differs from the reference by no more than the seeds do marked as alike.
 
-    That is: by less than two standard errors of the difference.
+    That is: by less than `NOISE` standard errors of the difference.
     """
     reference = row.figures.get(table.reference)
     if reference is None or reference.value is None or reference.spread is None:
@@ -192,7 +219,7 @@ def _compared(row: Row, table: Table) -> Row:
         if model == table.reference or figure.value is None or figure.spread is None:
             continue
         error = (reference.spread**2 / reference.seeds + figure.spread**2 / figure.seeds) ** 0.5
-        alike = abs(figure.value - reference.value) <= 2 * error
+        alike = abs(figure.value - reference.value) <= NOISE * error
         figures[model] = replace(figure, alike=alike)
     return replace(row, figures=figures)
 

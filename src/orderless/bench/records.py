@@ -13,10 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from orderless import __version__
 from orderless.bench.config import CellConfig
 from orderless.errors import DataError
 
-PACKAGES = ("orderless", "torch", "numpy", "triton", "aeon", "neuralforecast")
+PACKAGES = ("torch", "numpy", "triton", "aeon", "neuralforecast")
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,8 @@ def describe_machine() -> dict[str, Any]:
         "commit": commit,
         "uncommitted_changes": changes,
         "python": platform.python_version(),
-        "packages": {name: known for name in PACKAGES if (known := _version(name))},
+        "packages": {"orderless": __version__}
+        | {name: known for name in PACKAGES if (known := _version(name))},
         "device": torch.cuda.get_device_name() if cuda else "cpu",
         "processor": platform.machine(),
         "threads": torch.get_num_threads(),

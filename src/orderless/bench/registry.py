@@ -34,6 +34,8 @@ class Metric:
     higher_is_better: bool = False
     scientific: bool = False
     """Printed as 1.2e-06."""
+    rounding: bool = False
+    """Whether the least is rounding, so that none of those is better than another."""
 
     @property
     def form(self) -> str:
@@ -129,9 +131,9 @@ TABLES: dict[str, Table] = {
 ERRORS = (
     Metric("mae", "MAE", 4),
     Metric("mape", "MAPE, as a share", 3),
-    Metric("seconds_an_epoch", "seconds an epoch", 2),
+    Metric("seconds_an_epoch", "seconds an epoch", 3),
 )
-DRIFT = Metric("drift", "largest change of a forecast", 1, scientific=True)
+DRIFT = Metric("drift", "largest change of a forecast", 1, scientific=True, rounding=True)
 COSTS = (
     Metric("milliseconds_a_step", "ms a training step", 1),
     Metric("megabytes", "peak MB of a training step", 1),

@@ -2,6 +2,7 @@
 
 from orderless.bench.analyses import ablation, efficiency, flops, ordering, pools, scaling, transfer
 from orderless.bench.grid import Grid
+from orderless.bench.models.peers import PEERS
 from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
 
@@ -23,9 +24,22 @@ INTRODUCTION = (
 VAR = (
     "One layer of each kind learns to forecast the next step of a VAR(1) process on a small-world "
     f"graph: {ordering.STEPS:,} simulated steps, in units of the spread of their training part. "
-    "The 1D SSM lets no variables meet. An epoch is timed without its validation, and the median "
-    "epoch counts."
+    "An epoch is timed without its validation, and the median epoch counts. The series vary about "
+    "0, so MAPE is mostly that of targets near 0, and says little."
 )
+LAYERS = (
+    "All layers have the same sizes and share the scan along time. Beside it ours has the pooled "
+    "field; the ordered 2D SSM goes through the variables one after the other, in a loop over "
+    "parallel steps of PyTorch; the 1D SSM lets no variables meet, and has steps of its own for "
+    "every variable, which costs more than one step for all."
+)
+
+
+def _sizes(peer: str) -> str:
+    words = ", ".join(f"{name} {value}" for name, value in PEERS[peer].items())
+    return f"{peer} {words.replace('_', ' ')}"
+
+
 ABOUT = {
     long_term_table.NAME: "Mean errors over windows, steps and variables, in units of the spread "
     "of each variable's training rows. `orderless uncoupled` is the same network without coupling. "
@@ -38,21 +52,27 @@ ABOUT = {
     "one variable from another; `orderless identified` knows which is which, as others do.",
     anomaly_table.NAME: "No label is seen before the test. A random score shows what a metric "
     "gives to no skill at all.",
-    ordering.NAME: f"{VAR} There are {ordering.VARIABLES} variables, as they come and in "
-    f"{ordering.PERMUTATIONS} other orders, with the same initial weights and batches: ± is the "
-    "spread over the orders. The largest change of a forecast is that of any entry of the test "
-    "part; without an order to know of, it is rounding.",
-    scaling.NAME: VAR,
-    ablation.NAME: f"`{ablation.WHOLE}` is `orderless` of the long-term table; every other column "
-    "changes one thing: a branch left out, other steps of the spectral branch, another pool, no "
-    "coupling.",
+    ordering.NAME: f"{VAR} {LAYERS} There are {ordering.VARIABLES} variables, as they come and in "
+    f"{ordering.PERMUTATIONS} other orders, all with one seed, so with the same initial weights "
+    "and batches: ± is the spread over the orders. The largest change of a forecast is that of any "
+    "entry of the test part; without an order to know of, it is rounding.",
+    scaling.NAME: f"{VAR} {LAYERS}",
+    ablation.NAME: f"`{ablation.WHOLE}` has the settings of `orderless` in the long-term table; "
+    "every other column changes one thing: a branch left out, other steps of the spectral branch, "
+    "another pool, no coupling. A CPU and a GPU draw other numbers from the same seed, so a figure "
+    "here may differ from one there as two seeds do.",
     efficiency.NAME: "Training steps of one layer on random series of length 256, 16 windows a "
-    f"step; an epoch is {efficiency.STEPS_AN_EPOCH} steps.",
+    f"step; an epoch is {efficiency.STEPS_AN_EPOCH} times the median of 10 steps, after two that "
+    f"are not counted. {LAYERS} On a GPU a step of few variables takes as long as it takes to "
+    "launch it, whatever their number.",
     flops.NAME: "The paper's setting: look-back 96, horizon 720, 16 windows. Operations are those "
     "of matrix products and convolutions, two for each multiplication; memory is that of all "
-    "tensors, weights included.",
+    "tensors, weights included. PatchTST and iTransformer have the sizes that they have in the "
+    f"long-term table: {_sizes('PatchTST')}; {_sizes('iTransformer')}.",
     pools.NAME: "Forward and backward passes of our layer on random features: one window of 64 "
-    "steps, 32 channels, 8 states.",
+    "steps, 32 channels, 8 states; the median of 5 after one that is not counted, which compiles. "
+    "On a GPU the time is that of launching them until there are many variables: what a pool costs "
+    "is seen in the memory.",
     transfer.NAME: "Every second variable of a set is kept from `fit`, and forecast all the same; "
     "beside it stands a model fitted on all. Units as in the long-term table.",
 }
@@ -77,8 +97,10 @@ RULES = {
     "themselves.",
     (anomaly_table.NAME, FAIR): "One model for each system, and the mean over the systems. F1 is "
     "that of a threshold from training rows that were held out.",
-    (anomaly_table.NAME, PAPER): "The systems of a set are joined to one series. Training and test "
-    "scores together set the threshold, and one hit within a true segment finds all of it.",
+    (anomaly_table.NAME, PAPER): "The systems of a set are joined to one series. Windows of 100 "
+    "moments are counted one after the other, overlapping ones as well (SMD has none). Training "
+    "and test scores together set the threshold, and one hit within a true segment finds all of "
+    "it.",
 }
 
 

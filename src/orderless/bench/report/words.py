@@ -1,6 +1,8 @@
 """What both pages say in the same words."""
 
-from orderless.bench.grid import Figure, Grid
+from collections.abc import Sequence
+
+from orderless.bench.grid import NOISE, Figure, Grid
 from orderless.bench.registry import Metric
 
 RANK, FIRSTS = "mean rank", "firsts"
@@ -36,12 +38,31 @@ def remarks(grid: Grid) -> list[str]:
         for column in grid.published
         if (figure := row.figures[column]).remark
     ]
-    if any(figure.alike for row in grid.rows for figure in row.figures.values()):
-        lines.append(
-            f"≈ is within the noise of the seeds: it differs from `{grid.reference}` by less than "
-            "two standard errors, so no difference was shown."
-        )
+    others = [
+        (row.figures[grid.reference], row.figures[column])
+        for row in grid.rows
+        if grid.reference and not row.summary
+        for column in grid.measured
+        if column != grid.reference
+    ]
+    # Without a spread nobody can tell.
+    known = [(one, two) for one, two in others if None not in (one.spread, two.spread)]
+    if known:
+        lines.append(_tally(grid, known))
     return lines
+
+
+def _tally(grid: Grid, pairs: Sequence[tuple[Figure, Figure]]) -> str:
+    """How many figures are within the noise of the reference, better and worse."""
+    sign = 1 if grid.metric.higher_is_better else -1
+    gains = [sign * (two.value - one.value) for one, two in pairs if not two.alike]  # type: ignore[operator]
+    better = sum(gain > 0 for gain in gains)
+    return (
+        f"≈ is within the noise of the seeds: it differs from `{grid.reference}` by less than "
+        f"{NOISE} standard errors, so no difference was shown. Of the {len(pairs)} figures that "
+        f"are not averages {len(pairs) - len(gains)} are, {better} are better, and "
+        f"{len(gains) - better} worse."
+    )
 
 
 def notes(grid: Grid) -> list[str]:
