@@ -308,8 +308,18 @@ def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monk
     assert main(["bench", "list", "classification", "--seeds", "1"]) == 0
     shown = capsys.readouterr().out
     assert "accuracy" in shown
+    assert "fewer seeds" not in shown
     assert "not run yet" in shown
     assert "no data here" in shown
+    assert main(["bench", "list", "classification", "--seeds", "2"]) == 0
+    assert "(with fewer seeds or in another setting)" in capsys.readouterr().out
+    assert main(["bench", "list", "--seeds", "2"]) == 0
+    (line,) = [
+        one for one in capsys.readouterr().out.splitlines() if one.startswith("classification")
+    ]
+    assert "0 of 90 cells" in line
+    assert "1 with fewer seeds" in line
+    assert "84 have no data here" in line
 
 
 def test_one_command_runs_several_tables(folder, tmp_path, capsys, monkeypatch):

@@ -17,7 +17,7 @@ from orderless.bench.protocols.short_term_rules import (
     weighted_mean,
 )
 from orderless.bench.published import AVERAGE, THE_PAPER, Published, read_main_table, read_published
-from orderless.bench.records import CellResult, path_of, read_result
+from orderless.bench.records import CellResult, find_any_result
 from orderless.bench.registry import Metric, Table, has_data
 from orderless.data.catalogue import PAPER_UEA_SETS
 
@@ -96,7 +96,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     published = read_published(table.name, protocol)
     # With two seeds asked for, a cell that has but one needs no more.
     cells = table.cells(protocol, (0, 1))
-    known = {cell: _read(cell, results) for cell in cells}
+    known = {cell: find_any_result(cell, results) for cell in cells}
     there = {cell.model for cell, result in known.items() if result is not None}
     # A peer that nobody has run is a line below the table, not a column of words.
     absent = tuple(model for model in table.peers if model not in there)
@@ -257,11 +257,6 @@ def _rounded(row: Row, metric: Metric) -> dict[str, float]:
         for column, figure in row.figures.items()
         if figure.value is not None
     }
-
-
-def _read(cell: CellConfig, results: Path) -> CellResult | None:
-    path = path_of(cell, results)
-    return read_result(path) if path.is_file() else None
 
 
 def _figure(cell: CellConfig, result: CellResult | None, metric: Metric) -> Figure:

@@ -123,13 +123,18 @@ def find_result(config: CellConfig, folder: Path) -> CellResult | None:
 
     More seeds than asked for are no harm: fewer would take their place.
     """
-    path = path_of(config, folder)
-    if not path.is_file():
+    result = find_any_result(config, folder)
+    if result is None:
         return None
-    result = read_result(path)
     asked = config.to_json()
     same = {**result.config, "seeds": asked["seeds"]} == asked
     return result if same and set(asked["seeds"]) <= set(result.config["seeds"]) else None
+
+
+def find_any_result(config: CellConfig, folder: Path) -> CellResult | None:
+    """The result of this cell, in whatever setting and with whatever seeds it was run."""
+    path = path_of(config, folder)
+    return read_result(path) if path.is_file() else None
 
 
 def describe_machine() -> dict[str, Any]:

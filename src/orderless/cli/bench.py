@@ -13,6 +13,9 @@ EXAMPLES = """\
   orderless bench report
   orderless bench check"""
 
+OTHER = "fewer seeds or in another setting"
+"""What is wrong with a result that `bench run` would replace."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to do, and with which cells."""
@@ -177,24 +180,32 @@ def _without_missing_sets(cells: list) -> list:
 
 
 def _print_state(table, arguments: argparse.Namespace) -> None:
-    from orderless.bench.records import find_result
+    from orderless.bench.records import find_any_result, find_result
+    from orderless.bench.registry import has_data
 
     cells = _cells(table, arguments)
+    here = [cell for cell in cells if has_data(cell)]
     done = sum(find_result(cell, arguments.results) is not None for cell in cells)
-    print(
-        f"{table.name:<16}{table.title:<32}{done} of {len(cells)} cells of `{arguments.protocol}`"
-    )
+    other = sum(find_any_result(cell, arguments.results) is not None for cell in cells) - done
+    words = [f"{done} of {len(cells)} cells of `{arguments.protocol}`"]
+    if other:
+        words.append(f"{other} with {OTHER}")
+    if len(here) < len(cells):
+        words.append(f"{len(cells) - len(here)} have no data here")
+    print(f"{table.name:<16}{table.title:<32}{', '.join(words)}")
 
 
 def _print_cells(cells: list, arguments: argparse.Namespace) -> None:
-    from orderless.bench.records import find_result
+    from orderless.bench.records import find_any_result, find_result
     from orderless.bench.registry import has_data
 
     for cell in cells:
-        result = find_result(cell, arguments.results)
+        result = find_any_result(cell, arguments.results)
         if result is not None:
             figures = (f"{name} {result.mean(name):.4g}" for name in result.seeds[0].test)
             state = ", ".join(figures)
+            if find_result(cell, arguments.results) is None:
+                state = f"{state} (with {OTHER})"
         else:
             state = "not run yet" if has_data(cell) else "no data here"
-        print(f"{cell.name:<44}{state}")
+        print(f"{cell.name:<44} {state}")
