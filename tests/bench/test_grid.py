@@ -191,7 +191,7 @@ def test_a_difference_within_the_seeds_is_called_so(folder, tmp_path):
     assert not average.alike
     tally = remarks(grid)[-1]
     assert "within the noise of the seeds" in tally
-    assert "Of the 8 figures that are not averages 4 are, 0 are better, and 4 worse." in tally
+    assert "Of 8 figures that are no averages 4 are so, 0 better and 4 worse." in tally
 
 
 def test_what_one_seed_says_is_called_so(folder, tmp_path):

@@ -215,6 +215,21 @@ def test_the_peak_of_memory_is_that_of_the_work():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there the allocator tells")
+def test_what_a_gpu_holds_for_others_is_not_counted(monkeypatch):
+    held = iter([1000])
+    for name, value in {
+        "is_available": lambda: True,
+        "synchronize": lambda: None,
+        "reset_peak_memory_stats": lambda: None,
+        "memory_allocated": lambda: next(held),
+        "max_memory_allocated": lambda: 1600,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    mine = torch.zeros(25)
+    # 100 bytes of the 1000 are ours, twice the same; the work adds 600.
+    assert peak_of_tensors(lambda: None, [mine, mine.view(5, 5)]) == 700
+
+
 def test_tensors_are_counted_while_they_live():
     x = torch.ones(1000)
 

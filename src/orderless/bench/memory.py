@@ -39,17 +39,21 @@ def peak_bytes() -> int | None:
 
 
 def peak_of_tensors(work: Callable[[], object], before: Iterable[Tensor]) -> int:
-    """Bytes of all tensors at the peak of some work; `before` are those that exist already.
+    """Bytes of all tensors at the peak of some work; `before` are those of it that exist already.
 
-    On a GPU it is what the allocator says. A process on a CPU keeps what it once had, so there the
+    On a GPU it is what the allocator says, less what it holds for others: the work space of matrix
+    products alone is tens of megabytes. A process on a CPU keeps what it once had, so there the
     tensors are counted after every operation.
     """
     if torch.cuda.is_available():
+        storages = (tensor.untyped_storage() for tensor in before)
+        own = sum({one.data_ptr(): one.nbytes() for one in storages}.values())
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
+        others = torch.cuda.memory_allocated() - own
         work()
         torch.cuda.synchronize()
-        return int(torch.cuda.max_memory_allocated())
+        return int(torch.cuda.max_memory_allocated()) - others
     with _LiveTensors(before) as live:
         work()
     return live.peak

@@ -96,4 +96,5 @@ def _step(module: nn.Module, x: Tensor) -> None:
 def _megabytes(work: Callable[[], None], module: nn.Module, x: Tensor) -> float:
     # Once before: gradients and what else is made at the first call stay.
     work()
-    return peak_of_tensors(work, [x, *module.state_dict().values()]) / 1e6
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    return peak_of_tensors(work, [x, *module.state_dict().values(), *gradients]) / 1e6

@@ -47,6 +47,7 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
         layer(features)[0].square().mean().backward()
 
     times = time_steps(train, options["steps"], uncounted=1)
+    layer.zero_grad()
     peak = peak_of_tensors(train, [features, *layer.parameters()])
     figures = {
         "milliseconds_a_step": 1000 * statistics.median(times),

@@ -59,8 +59,8 @@ def _tally(grid: Grid, pairs: Sequence[tuple[Figure, Figure]]) -> str:
     better = sum(gain > 0 for gain in gains)
     return (
         f"≈ is within the noise of the seeds: it differs from `{grid.reference}` by less than "
-        f"{NOISE} standard errors, so no difference was shown. Of the {len(pairs)} figures that "
-        f"are not averages {len(pairs) - len(gains)} are, {better} are better, and "
+        f"{NOISE} standard errors, so no difference was shown. Of {len(pairs)} figures that "
+        f"are no averages {len(pairs) - len(gains)} are so, {better} better and "
         f"{len(gains) - better} worse."
     )
 
