@@ -38,7 +38,11 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 
 def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellConfig:
     """The complete setting of one cell."""
-    options = {"detector": {"preset": "tiny", "context": PAPER_WINDOW}, "budget": BUDGET}
+    options: dict[str, object] = {}
+    if model == "orderless":
+        options |= {"detector": {"preset": "tiny", "context": PAPER_WINDOW}, "budget": BUDGET}
+    if protocol == PAPER:
+        options |= {"share": PAPER_SHARE[dataset], "stride": PAPER_STRIDE[dataset]}
     return CellConfig(
         table=NAME,
         dataset=dataset,
@@ -46,7 +50,7 @@ def cell(dataset: str, model: str, protocol: str, seeds: Sequence[int]) -> CellC
         model=model,
         protocol=protocol,
         seeds=(0,) if model == "PCA" else tuple(seeds),
-        options=frozen(options) if model == "orderless" else (),
+        options=frozen(options),
     )
 
 
@@ -83,8 +87,8 @@ def _run_system(config: CellConfig, system: Monitored, seed: int) -> SeedResult:
     score, learned = _fit(config, train[fitted], seed)
     on_test = score(test)
     if config.protocol == PAPER:
-        share, stride = PAPER_SHARE[config.dataset], PAPER_STRIDE[config.dataset]
-        figures = paper_scores(system.labels, score(train), on_test, share, stride)
+        rule = (config.option("share"), config.option("stride"))
+        figures = paper_scores(system.labels, score(train), on_test, *rule)
     else:
         figures = fair_scores(system.labels, score(train[held_out]), on_test)
     return SeedResult(seed, figures, **learned)
