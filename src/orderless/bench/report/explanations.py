@@ -30,8 +30,8 @@ VAR = (
 LAYERS = (
     "All layers have the same sizes and share the scan along time. Beside it ours has the pooled "
     "field; the ordered 2D SSM goes through the variables one after the other, in a loop over "
-    "parallel steps of PyTorch; the 1D SSM lets no variables meet, and has steps of its own for "
-    "every variable, which costs more than one step for all."
+    "parallel steps of PyTorch; the 1D SSM, ours without coupling, lets no variables meet and has "
+    "steps of its own for every variable, which costs more than one step for all."
 )
 
 
