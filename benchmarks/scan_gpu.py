@@ -8,8 +8,11 @@ CUDA events, all repeats are kept in the file. Inputs that fit the cache are rot
 
 import argparse
 import json
+import os
 import platform
+import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -250,6 +253,41 @@ def ordered(dtype):
     }
 
 
+FIRST_CALL = """
+import time
+import torch
+from benchmarks import scan_gpu as g
+named = g.arguments(g.MAIN, torch.bfloat16)
+flat, d_y = g.leaves(named), torch.randn_like(named["x"])
+torch.cuda.synchronize()
+for _ in range(2):
+    begun = time.perf_counter()
+    y, _ = g.vi_scan(**named, form="triton")
+    torch.cuda.synchronize()
+    print(time.perf_counter() - begun)
+    torch.autograd.grad(y, flat, d_y)
+    torch.cuda.synchronize()
+    print(time.perf_counter() - begun)
+"""
+
+
+def first_calls():
+    """Seconds of the first call of a process, when nothing was ever compiled and when all was."""
+    found = {}
+    with tempfile.TemporaryDirectory() as cache:
+        for when in ("nothing compiled before", "compiled by an earlier process"):
+            done = subprocess.run(
+                [sys.executable, "-c", FIRST_CALL],
+                env=os.environ | {"TRITON_CACHE_DIR": cache},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            forward, both, *_ = map(float, done.stdout.split())
+            found[when] = {"forward_s": forward, "forward_and_backward_s": both}
+    return found
+
+
 def measure(report):
     bf16, fp32 = torch.bfloat16, torch.float32
     bandwidth = report["copy"] = copy_bandwidth()
@@ -288,6 +326,7 @@ def measure(report):
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
             report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
+    report["first call"] = first_calls()
 
 
 def summary(report):

@@ -26,6 +26,10 @@ class _Room:
     def __init__(self, values, dtype):
         self.values, self.dtype = values, dtype
 
+    @property
+    def shape(self):
+        return self.values.shape
+
     def index(self, i):
         return _Room(self.values[int(i)], self.dtype)
 
@@ -115,6 +119,7 @@ def _words(value):
 
 # By a part of the assembly; the kernels' own helpers say what each is for.
 _ASSEMBLY = {
+    "prefetch": lambda address: address,
     "mma.sync": lambda a, identity: _tensor(_numbers(a), tl.float32),
     "movmatrix": _flipped,
     "mul.rn.bf16x2": lambda a, b: _rounded(_numbers(a) * _numbers(b)),
@@ -122,7 +127,8 @@ _ASSEMBLY = {
     "selp.b32": _chosen,
     "lop3.b32": _chosen,
     "@p fma.rn.f32": _added_to_one,
-    "mov.b32": _words,
+    "mov.b32 $1": _words,
+    "mov.s32": lambda index: index,
 }
 
 

@@ -170,6 +170,24 @@ def _flip(value):
 
 
 @gluon.jit
+def _again(index):
+    """The same in a way that the compiler cannot see through.
+
+    So what follows from an index is computed anew where it is needed, instead of being kept, or
+    spilled, throughout a loop.
+    """
+    return gl.inline_asm_elementwise(
+        "mov.s32 $0, $1;", "=r,r", [index], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def _far(time, stride):
+    """Where a time lies, in 64 bits."""
+    return time.to(gl.int64) * stride
+
+
+@gluon.jit
 def _axis(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
     """0 ... size - 1 along one axis of a tile."""
     if axis == 0:
@@ -270,7 +288,7 @@ def _copy_of(rooms, i, low: gl.constexpr):
 @gluon.jit
 def _fetch_lines(room, source, ROWS: gl.constexpr, WARPS: gl.constexpr):
     lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
-    row = gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]
+    row = _again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None])
     copy(room, source + (row * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]))
 
 
@@ -371,10 +389,28 @@ def _fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
 
 
 @gluon.jit
-def _over_chunk(tables, BLOCK: gl.constexpr, half: gl.constexpr):
-    """(e_h, e_vh, e_v) over the whole chunk, for the states of each warp."""
-    at = tables + ((_axis(0, 2 * BLOCK, half) % 2) * 8 + _axis(1, 8, half) + 12 * 256 + 240)
-    return gl.load(at), gl.load(at + 256), gl.load(at + 512)
+def _fetch_over(room, tables, chunk, WARPS: gl.constexpr):
+    """Start to copy (e_h, e_vh, e_v) over a whole chunk, 16 states each, and 16 entries of no use.
+
+    From shared memory, like all tables: a load from global memory would be waited for.
+    """
+    ROWS: gl.constexpr = room.shape[0]
+    WIDE: gl.constexpr = 64 // ROWS
+    lines: gl.constexpr = gl.BlockedLayout([1, 4], [128 // WIDE, WIDE // 4], [WARPS, 1], [1, 0])
+    row = _again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]) * WIDE
+    at = (row // 16) * 256 + row % 16 + gl.arange(0, WIDE, gl.SliceLayout(0, lines))[None, :]
+    copy(room, tables + chunk * (21 * 256) + (12 * 256 + 240) + at)
+
+
+@gluon.jit
+def _over_eight(room, HALF: gl.constexpr, part: gl.constexpr):
+    """(e_h, e_vh, e_v), each [1, 8, 1], from a room of [8, 8]."""
+    flat: gl.constexpr = gl.SliceLayout(2, part)
+    return (
+        room.slice(HALF, 1, dim=0).load(flat)[:, :, None],
+        room.slice(2 + HALF, 1, dim=0).load(flat)[:, :, None],
+        room.slice(4 + HALF, 1, dim=0).load(flat)[:, :, None],
+    )
 
 
 @gluon.jit
@@ -464,6 +500,21 @@ def _parts_of_columns(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.c
 
 
 @gluon.jit
+def _room_for_skip(skip, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """The skip weights of a slice in shared memory."""
+    line: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, BLOCK], [1, 0])
+    room = gl.allocate_shared_memory(gl.float32, [1, WIDTH],
+                                     gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))  # fmt: skip
+    room.store(gl.load(skip + gl.arange(0, WIDTH, gl.SliceLayout(0, line))[None, :]))
+    return room
+
+
+@gluon.jit
+def _of_skip(room, mma: gl.constexpr):
+    return room.load(gl.SliceLayout(1, mma))[:, None, :]
+
+
+@gluon.jit
 def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
              layout: gl.constexpr):  # fmt: skip
     """[1, rows, columns] for every variable."""
@@ -512,7 +563,10 @@ def fast_forward(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
+    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
+    DEPTH: gl.constexpr = 2 if HAS_FIELD or wide == 4 else 3
     b, _, first_variable, _, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
@@ -548,9 +602,9 @@ def fast_forward(
         factors += (b * (channels // head_size) + head) * chunks * (6 * 512)
         tile = _axis(1, 16, tiles) * 32 + _axis(2, 32, tiles)
         factors = factors + tile
-        rooms_field = gl.allocate_shared_memory(low, [2, 1, 16, WIDTH], wide_room)
-        rooms_four = gl.allocate_shared_memory(low, [2, 4, 16, 32], twin_room)
-        rooms_two = gl.allocate_shared_memory(low, [2, 2, 16, 32], twin_room)
+        rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_room)
+        rooms_four = gl.allocate_shared_memory(low, [DEPTH, 4, 16, 32], twin_room)
+        rooms_two = gl.allocate_shared_memory(low, [DEPTH, 2, 16, 32], twin_room)
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
         gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
@@ -567,54 +621,56 @@ def fast_forward(
         s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
     lower = _axis(1, 16, mma) >= _axis(2, 16, mma)
     t_pair = _axis(1, 16, pair)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
-    rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_tables = _rooms_for_tables(low, 2)
+    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
+    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_ch = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_tables = _rooms_for_tables(low, DEPTH)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
+    if HAS_SKIP:
+        room_skip = _room_for_skip(skip + first_channel, BLOCK, WIDTH)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
-    # One step ahead of the work: visit -1 only fetches.
-    for visit in range(-1, last_chunk - first_chunk):
-        ahead = first_chunk + visit + 1
-        t_ahead = ahead.to(gl.int64) * 16
+    # Ahead of the work: the first visits only fetch.
+    for visit in range(1 - DEPTH, last_chunk - first_chunk):
+        ahead = first_chunk + visit + (DEPTH - 1)
+        t_ahead = ahead * 16
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
         keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
-            now = present + t_ahead * present_time
+            now = present + _far(t_ahead, present_time)
             at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
             keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
-        room = (visit + 1) % 2
+        room = (visit + (DEPTH - 1)) % DEPTH
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + p_rows, mask=keep_rows)
+            copy(rooms_x.index(room), x + _far(t_ahead, x_time) + p_rows, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                        write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
+                        write + _far(t_ahead, write_time), keep_thin, thin)  # fmt: skip
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                        read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
+                        read + _far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
             _fetch_tables(_copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
+            _fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
             if HAS_FIELD:
-                copy(rooms_field.index(room), field + t_ahead * channels + _axis(2, WIDTH, common),
-                     mask=t_common < ahead_times)  # fmt: skip
+                at = field + _far(t_ahead, channels) + _axis(2, WIDTH, common)
+                copy(rooms_field.index(room), at, mask=t_common < ahead_times)
                 at = factors + ahead * (6 * 512)
                 copy(rooms_four.index(room), at + _axis(0, 4, tiles) * 512)
                 copy(rooms_two.index(room), at + (_axis(0, 2, tiles) + 4) * 512)
         async_copy.commit_group()
         if visit >= 0:
-            async_copy.wait_group(1)
+            async_copy.wait_group(DEPTH - 1)
             chunk = first_chunk + visit
-            room = visit % 2
+            room = visit % DEPTH
             room_x = rooms_x.index(room)
             here = _copy_of(rooms_tables, room, low)
-            over = tables + chunk * (21 * 256) + (_axis(2, 16, part) + 12 * 256 + 240)
-            e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
             left_times = time - chunk * 16
-            t = chunk.to(gl.int64) * 16
+            t = chunk * 16
             if REVERSE:
                 t = time - 1 - t
             w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
@@ -659,6 +715,11 @@ def fast_forward(
             lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
             to_v, to_h = _decay(b_v, b_h, _whole_table(here, lead, low, BLOCK))
             to_end = gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right)
+            over = rooms_over.index(room)
+            by_state: gl.constexpr = gl.SliceLayout(1, part)
+            e_h = over.slice(0, 1, dim=0).load(by_state)[:, None, :]
+            e_vh = over.slice(1, 1, dim=0).load(by_state)[:, None, :]
+            e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
             state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             # Loaded once more: the registers of a right operand would have to be put in order.
             state = _mma(room_x.permute((0, 2, 1)).load(left), to_end, state)
@@ -669,24 +730,23 @@ def fast_forward(
             h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
 
             if HAS_SKIP:
-                direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
-                out += direct * _wide(room_x.load(mma), mma)
+                out += _of_skip(room_skip, mma) * _wide(room_x.load(mma), mma)
             result = gl.convert_layout(out.to(low), out_rows)
             stored = (t_out < left_times) & (v_out < left_variables)
             keep = stored
             if HAS_PRESENT:
-                at = present + t * present_time
+                at = present + _far(t, present_time)
                 at = at + (v_out * present_variable + t_out * (towards * present_time))
                 keep = keep & (gl.load(at, mask=keep, other=0) != 0)
             if HAS_BASE:
-                add = gl.load(base + t * channels + p_out, mask=stored, other=0.0)
+                add = gl.load(base + _far(t, channels) + p_out, mask=stored, other=0.0)
                 result = (result.to(gl.float32) + add.to(gl.float32)).to(low)
             if HAS_GATE:
-                opening = gl.load(gate + t * gate_time + p_out, mask=keep, other=0.0)
+                opening = gl.load(gate + _far(t, gate_time) + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
                 opening = opening / (1.0 + gl.exp(-opening))
                 result = (result.to(gl.float32) * opening).to(low)
-            gl.store(y + t * channels + p_out, result, mask=stored)
+            gl.store(y + _far(t, channels) + p_out, result, mask=stored)
     if segment == segments - 1:
         corner = end + (b * variables + first_variable) * 32 * channels + first_channel
         corner = corner + (v_part * (32 * channels) + row_state)
@@ -727,7 +787,9 @@ def fast_states(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
+    DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
     b, batch, first_variable, slice_, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
@@ -752,37 +814,38 @@ def fast_states(
         s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
     states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
     row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 1, 16, WIDTH], wide_room)
-    rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
+    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     if low == gl.bfloat16:
         quick += (b * (channels // head_size) + head) * chunks * QUICK
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
-        rooms_pairs = gl.allocate_shared_memory(low, [2, 2, 256], lines)
-        rooms_single = gl.allocate_shared_memory(low, [2, 1, 256], lines)
+        rooms_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
+        rooms_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
     else:
-        rooms_tables = gl.allocate_shared_memory(low, [2, 8, 16, 16], table_room)
+        rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 8, 8], plain_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
-    for visit in range(-1, last_chunk - first_chunk):
-        ahead = first_chunk + visit + 1
-        t_ahead = ahead.to(gl.int64) * 16
+    for visit in range(1 - DEPTH, last_chunk - first_chunk):
+        ahead = first_chunk + visit + (DEPTH - 1)
+        t_ahead = ahead * 16
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
         keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
         if HAS_PRESENT:
-            now = present + t_ahead * present_time
+            now = present + _far(t_ahead, present_time)
             at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
             keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
-        room = (visit + 1) % 2
+        room = (visit + (DEPTH - 1)) % DEPTH
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + row_x, mask=keep_rows)
+            copy(rooms_x.index(room), x + _far(t_ahead, x_time) + row_x, mask=keep_rows)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                        write + t_ahead * write_time + row_write, keep_thin, thin)  # fmt: skip
+                        write + _far(t_ahead, write_time) + row_write, keep_thin, thin)  # fmt: skip
             if low == gl.bfloat16:
                 source = quick + ahead * QUICK
                 _fetch_lines(rooms_pairs.index(room), source + 2 * TO_END_UNHELD * 256, 2, WARPS)
@@ -795,12 +858,12 @@ def fast_states(
                                                       [2, 1, 0])  # fmt: skip
                 tile = _axis(0, 8, many) * 256 + _axis(1, 16, many) * 16 + _axis(2, 16, many)
                 copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
+            _fetch_over(rooms_over.index(room), tables, ahead, WARPS)
         async_copy.commit_group()
         if visit >= 0:
-            async_copy.wait_group(1)
+            async_copy.wait_group(DEPTH - 1)
             chunk = first_chunk + visit
-            room = visit % 2
-            e_h, e_vh, e_v = _over_chunk(tables + chunk * (21 * 256), BLOCK, half)
+            room = visit % DEPTH
             kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
             gl.store(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states, kept,
                      mask=v_flat < left_variables)  # fmt: skip
@@ -827,6 +890,14 @@ def fast_states(
             to_end = _turned(_stack(to_h, to_v, BLOCK), left)
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
+            first = _over_eight(rooms_over.index(room), 0, half)
+            second = _over_eight(rooms_over.index(room), 1, half)
+            is_first = _axis(0, WARPS, half) % 2 == 0
+            e_h, e_vh = (
+                gl.where(is_first, first[0], second[0]),
+                gl.where(is_first, first[1], second[1]),
+            )
+            e_v = gl.where(is_first, first[2], second[2])
             state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             h, s = _parts(_mma(to_end, signal, state), BLOCK, WIDTH, half)
     if segment == segments - 1:
@@ -943,6 +1014,18 @@ def _eight_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: 
 
 
 @gluon.jit
+def _prefetch(states, row, variables, size: gl.constexpr, BLOCK: gl.constexpr):
+    """Start to bring a state of each variable, which lie `row` apart, into the L2 cache."""
+    lines: gl.constexpr = gl.BlockedLayout([1, 2], [1, 32], [BLOCK, 1], [1, 0])
+    v = gl.minimum(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], variables - 1)
+    at = _again(gl.arange(0, 64, gl.SliceLayout(0, lines))[None, :]) * (size // 64)
+    gl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v * row + at)).to(gl.int64)],
+        dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
 def _leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
     """Leave six tiles of [variable, time, eight states], side by side."""
     four_of_them = gl.join(gl.join(one, three), gl.join(two, four))  # ... state, first, second bit
@@ -959,7 +1042,7 @@ def _sum_of_room(room, out, WIDE: gl.constexpr, BLOCK: gl.constexpr):
     )
     total = gl.sum(room.load(spread), 0)
     flat: gl.constexpr = gl.SliceLayout(0, spread)
-    i = gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None]
+    i = _again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None])
     j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
     gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total)
 
@@ -1135,8 +1218,11 @@ def _half_of_chunk(
     dc_h, dc_v = _decay_back(from_h, from_v, wide_table)
     from_h, from_v = _decay(c_h, c_v, table)
     from_start = _stack_turned(from_h, from_v, BLOCK, left)
-    over = over + (_axis(1, 8, part) + HALF * 8)
-    e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
+    if low == gl.bfloat16:
+        e_h, e_vh, e_v = _over_eight(over, HALF, part)
+    else:
+        over = over + (_axis(1, 8, part) + HALF * 8)
+        e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
     state = _whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
     g, u = _parts_eight(_mma(from_start, room_y.load(right), state), BLOCK, WIDTH, part)
     _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
@@ -1235,6 +1321,7 @@ def fast_backward(
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
     sums_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     b, batch, first_variable, slice_, head, first_channel, segment = _program(
         variables, channels, head_size, segments, BLOCK, WIDTH
@@ -1244,22 +1331,13 @@ def fast_backward(
     if low == gl.bfloat16:
         quick += (b * heads + head) * chunks * QUICK
     left_variables = variables - first_variable
-    v_rows, t_rows = _axis(0, BLOCK, rows), _axis(1, 16, rows)
-    v_thin, t_thin = _axis(0, BLOCK, thin), _axis(1, 16, thin)
-    v_out, t_out = _axis(0, BLOCK, out_rows), _axis(1, 16, out_rows)
-    v_eight, t_eight = _axis(0, BLOCK, eight), _axis(1, 16, eight)
     v_half = _axis(0, BLOCK, half)
     towards = 1
     if REVERSE:
         towards = -1
     x += b * x_batch + first_variable * x_variable + first_channel
-    # A pointer for each row: what a thread takes of it then lies at distances known beforehand.
-    p_rows = _axis(2, WIDTH, rows)
-    x = x + (v_rows * x_variable + t_rows * (towards * x_time))
     write += b * write_batch + first_variable * write_variable
-    write = write + (v_thin * write_variable + t_thin * (towards * write_time))
     read += b * read_batch + first_variable * read_variable
-    read = read + (v_thin * read_variable + t_thin * (towards * read_time))
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     per_head = head_size // WIDTH
@@ -1277,20 +1355,16 @@ def fast_backward(
     borders = borders + gl.where(i_border == j_border, i_border, 0)
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
-    d_y = d_y + (v_rows * (time * channels) + t_rows * (towards * channels))
     d_x += line * channels + first_channel
-    d_x = d_x + (v_out * (time * channels) + t_out * (towards * channels))
     d_write += (slice_ * batch * variables * time + line) * 32
-    d_write = d_write + v_eight * (time * 32)
     d_read += (slice_ * batch * variables * time + line) * 32
-    d_read = d_read + v_eight * (time * 32)
-    row_weights = t_eight * (towards * 32) + _axis(2, 8, eight)
     row_end = _axis(1, 8, half) * channels + _axis(2, WIDTH, half)
     states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
     v_flat = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
     if low == gl.bfloat16:
         states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     size: gl.constexpr = 32 * WIDTH // word  # of a state
+    first_state = states
     states = states + v_flat * ((chunks + 1) * size)
     row_states = gl.arange(0, size // 2, gl.SliceLayout(0, flat))[None, :]
     keep_flat = v_flat < left_variables
@@ -1303,9 +1377,14 @@ def fast_backward(
     rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    # In float32 a second room for tables would cost the place of a second program.
+    # In float32 a second room for tables, or any of the small ones, would cost the place of a
+    # second program.
     copies: gl.constexpr = 2 if low == gl.bfloat16 else 1
     rooms_tables = _rooms_for_tables(low, copies)
+    if low == gl.bfloat16:
+        rooms_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+        if HAS_SKIP:
+            room_skip = _room_for_skip(skip + first_channel, BLOCK, WIDTH)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
     room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
@@ -1344,52 +1423,78 @@ def fast_backward(
         async_copy.commit_group()
     kept = gl.load(states + (last_chunk - 1).to(gl.int64) * size + row_states,
                    mask=keep_flat, other=0)  # fmt: skip
-    for visit in range(-1, last_chunk - first_chunk):
-        ahead = last_chunk - 2 - visit
-        t_ahead = ahead.to(gl.int64) * 16
+    # One step ahead of the work: before the last chunk it only fetches.
+    for ahead in range(last_chunk - 1, first_chunk - 2, -1):
+        t_ahead = ahead * 16
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
         # Before the first chunk there is nothing to fetch, and no mask to look at.
         real = ahead >= first_chunk
+        v_rows, t_rows = _again(_axis(0, BLOCK, rows)), _again(_axis(1, 16, rows))
+        v_thin, t_thin = _again(_axis(0, BLOCK, thin)), _again(_axis(1, 16, thin))
         keep_rows = (t_rows < ahead_times) & (v_rows < left_variables) & real
         keep_thin = (t_thin < ahead_times) & (v_thin < left_variables) & real
         if HAS_PRESENT:
-            now = present + t_ahead * present_time
+            now = present + _far(t_ahead, present_time)
             at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
             keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
             at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
             keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
-        room = (visit + 1) % 2
         if ahead >= first_chunk:
-            copy(rooms_x.index(room), x + t_ahead * x_time + p_rows, mask=keep_rows)
-            copy(rooms_y.index(room), d_y + t_ahead * channels + p_rows, mask=keep_rows)
+            room = ahead % 2
+            # A pointer for each row: what a thread takes of it lies at distances known beforehand.
+            p_rows = _axis(2, WIDTH, rows)
+            at = v_rows * x_variable + t_rows * (towards * x_time)
+            copy(
+                rooms_x.index(room),
+                x + _far(t_ahead, x_time) + at + p_rows,
+                mask=keep_rows,
+            )
+            at = v_rows * (time * channels) + t_rows * (towards * channels)
+            copy(
+                rooms_y.index(room),
+                d_y + _far(t_ahead, channels) + at + p_rows,
+                mask=keep_rows,
+            )
+            at = v_thin * write_variable + t_thin * (towards * write_time)
             _fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                        write + t_ahead * write_time, keep_thin, thin)  # fmt: skip
+                        write + _far(t_ahead, write_time) + at, keep_thin, thin)  # fmt: skip
+            at = v_thin * read_variable + t_thin * (towards * read_time)
             _fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                        read + t_ahead * read_time, keep_thin, thin)  # fmt: skip
+                        read + _far(t_ahead, read_time) + at, keep_thin, thin)  # fmt: skip
             if copies == 2:
                 _fetch_tables(_copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
+                _fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
         async_copy.commit_group()
-        if visit >= 0:
-            chunk = last_chunk - 1 - visit
+        chunk = ahead + 1
+        if chunk < last_chunk:
             at_states = states + chunk.to(gl.int64) * size + row_states
             async_copy.wait_group(1)
-            room = visit % 2
+            room = chunk % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
             weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
                        rooms_cv.index(room))  # fmt: skip
             left_times = time - chunk * 16
-            t = chunk.to(gl.int64) * 16
+            t = chunk * 16
             if REVERSE:
                 t = time - 1 - t
+            _prefetch(first_state + gl.maximum(chunk - 1, 0).to(gl.int64) * size,
+                      (chunks + 1) * size, left_variables, size, BLOCK)  # fmt: skip
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             d_matrix, d_same = _matrix_gradient(room_x, room_y, BLOCK, WIDTH, mma)
             here = _copy_of(rooms_tables, room % copies, low)
-            over = tables + chunk * (21 * 256) + (12 * 256 + 240)
+            if low == gl.bfloat16:
+                over = rooms_over.index(room)
+            else:
+                over = tables + chunk * (21 * 256) + (12 * 256 + 240)
+            v_eight, t_eight = _again(_axis(0, BLOCK, eight)), _again(_axis(1, 16, eight))
             stored = (t_eight < left_times) & (v_eight < left_variables)
-            to_write = d_write + t * 32 + row_weights
-            to_read = d_read + t * 32 + row_weights
+            at = v_eight * (time * 32) + t_eight * (towards * 32) + _axis(2, 8, eight)
+            to_write, to_read = (
+                d_write + _far(t, 32) + at,
+                d_read + _far(t, 32) + at,
+            )
             out = partial + chunk * (6 * 256)
             border = borders + chunk * 48
             g, u, matrix, to_end, kept = _half_of_chunk(
@@ -1413,7 +1518,10 @@ def fast_backward(
             d_in = _mma(to_end, room_g.load(right), d_in)
             d_in = _mma(other_to_end, room_u.load(right), d_in)
             if HAS_SKIP:
-                direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
+                if low == gl.bfloat16:
+                    direct = _of_skip(room_skip, mma)
+                else:
+                    direct = gl.load(skip + first_channel + _axis(2, WIDTH, mma))
                 d_in += direct * _wide(room_y.load(mma), mma)
                 # Of the times (2j, 2j + 1, 2j + 8, 2j + 9) that a thread holds.
                 x_one, x_two = _two_halves(room_x.load(right), BLOCK, WIDTH)
@@ -1421,8 +1529,10 @@ def fast_backward(
                 product = _times_plus(x_one, d_one, _times(x_two, d_two)).to(gl.float32)
                 product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
                 d_direct += gl.convert_layout(product, by_lane)
+            v_out, t_out = _again(_axis(0, BLOCK, out_rows)), _again(_axis(1, 16, out_rows))
             stored = (t_out < left_times) & (v_out < left_variables)
-            gl.store(d_x + t * channels + _axis(2, WIDTH, out_rows),
+            at = v_out * (time * channels) + t_out * (towards * channels)
+            gl.store(d_x + _far(t, channels) + at + _axis(2, WIDTH, out_rows),
                      gl.convert_layout(d_in.to(low), out_rows), mask=stored)  # fmt: skip
 
             # What all variables share, steps and rates, by way of six sums.

@@ -298,7 +298,7 @@ def carry_segments(
     decays, start, at_ends,
     variables, channels, head_size, segments,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
+    HAS_START: tl.constexpr, ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Replace the state after each segment from zero by the true state before each segment.
 
@@ -318,24 +318,42 @@ def carry_segments(
     else:
         h = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
         s = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
-    for visited in range(segments):
-        segment = visited
-        if ADJOINT:
-            segment = segments - 1 - visited
-        at, inside = _state_at(b, block, segment, slice_, variables, segments, channels, head_size,
-                               BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-        own_h = tl.load(at_ends + at, mask=inside, other=0.0)
-        own_v = tl.load(at_ends + at + STATES * channels, mask=inside, other=0.0)
-        tl.store(at_ends + at, h, mask=inside)
-        tl.store(at_ends + at + STATES * channels, s, mask=inside)
-        over = decays + segment * 3 * PADDED
-        e_h, e_v, e_vh = tl.load(over), tl.load(over + PADDED), tl.load(over + 2 * PADDED)
-        if ADJOINT:
-            h = e_h * h + e_vh * s + own_h
-            s = e_v * s + own_v
-        else:
-            s = e_v * s + e_vh * h + own_v
-            h = e_h * h + own_h
+    for visited in range(0, segments, UNROLL):
+        # All loads of a round come before its stores, which no compiler may move loads across.
+        loaded = ()
+        for i in tl.static_range(UNROLL):
+            segment = visited + i
+            real = segment < segments
+            if ADJOINT:
+                segment = segments - 1 - segment
+            at, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
+                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            over = decays + segment * 3 * PADDED
+            loaded = loaded + (  # noqa: RUF005
+                (
+                    tl.load(at_ends + at, mask=inside & real, other=0.0),
+                    tl.load(at_ends + at + STATES * channels, mask=inside & real, other=0.0),
+                    tl.load(over, mask=real, other=0.0),
+                    tl.load(over + PADDED, mask=real, other=0.0),
+                    tl.load(over + 2 * PADDED, mask=real, other=0.0),
+                ),
+            )
+        for i in tl.static_range(UNROLL):
+            segment = visited + i
+            real = segment < segments
+            if ADJOINT:
+                segment = segments - 1 - segment
+            at, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
+                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            tl.store(at_ends + at, h, mask=inside & real)
+            tl.store(at_ends + at + STATES * channels, s, mask=inside & real)
+            own_h, own_v, e_h, e_v, e_vh = loaded[i]
+            if ADJOINT:
+                h = e_h * h + e_vh * s + own_h
+                s = e_v * s + own_v
+            else:
+                s = e_v * s + e_vh * h + own_v
+                h = e_h * h + own_h
 
 
 @triton.jit

@@ -4,6 +4,7 @@ Backward passes get the inputs of the forward pass and nothing else; what they n
 compute again.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -29,16 +30,32 @@ MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
 UNROLL = 8
 FEW_PARTS = 8  # sums of parts that one program can take in passing
-# Of a thread in `fast_forward`, so that three programs share a multiprocessor where their shared
-# memory lets them: in bfloat16 without a field.
-FORWARD_REGISTERS = 168
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast_kernels")
 FAST = True
-FAST_SHARED_MEMORY = 120_832  # bytes a program of `fast_kernels.py` takes at most
+FAST_SHARED_MEMORY = 121_472  # bytes a program of `fast_kernels.py` takes at most
+
+
+_LIBRARY = torch.library.Library("orderless", "DEF")
+
+
+def _operator(function: Callable) -> Any:
+    """The function as an operator.
+
+    `torch.library.custom_op` would do, but its first call loads PyTorch's compiler: seconds.
+    """
+    name = function.__name__
+    _LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=()))
+    _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+    return getattr(torch.ops.orderless, name).default
+
+
+def _shapes_of(operator: Any) -> Callable:
+    """Register what the compiler asks instead of running an operator."""
+    return torch.library.register_fake(operator, lib=_LIBRARY)
 
 
 @dataclass(frozen=True)
@@ -113,14 +130,17 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
     width = min(widest, max(16, triton.next_power_of_2(channels // heads)))
     block = min(MOST_VARIABLES, triton.next_power_of_2(variables))
+    chunks = triton.cdiv(time, CHUNK)
     slices = heads * triton.cdiv(channels // heads, width)
-    while block > 1 and batch * slices * triton.cdiv(variables, block) < PROGRAMS // block:
+    # A segment pays a second pass over its inputs, so time is split only where it is long. Then
+    # it is better split than the variables, which share tables.
+    most_segments = max(1, chunks // 8)
+    outer = batch * slices * most_segments
+    while block > 1 and outer * triton.cdiv(variables, block) < PROGRAMS // block:
         block //= 2
     rows = batch * slices * triton.cdiv(variables, block)
-    chunks = triton.cdiv(time, CHUNK)
-    # A segment pays a second pass over its inputs, so time is split only where it is long.
-    segments = min(triton.cdiv(2 * PROGRAMS, rows), chunks // 16) if 2 * rows < PROGRAMS else 1
-    per_segment = triton.cdiv(chunks, max(1, segments))
+    segments = min(triton.cdiv(2 * PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1
+    per_segment = triton.cdiv(chunks, segments)
     return _Sizes(
         batch, variables, time, channels, heads, states, block, width,
         triton.cdiv(chunks, per_segment), per_segment,
@@ -178,7 +198,7 @@ def _tables(
     room = None
     if quick:
         room = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, QUICK, dtype=torch.bfloat16)
-    fill_tables[(sizes.batch * sizes.heads * sizes.chunks * 6,)](
+    fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
         step, *rates, tables, room, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), int(held),
         STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=8,
@@ -213,7 +233,8 @@ def _segment_states(
     )  # fmt: skip
     kernels.carry_segments[(sizes.rows,)](
         decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
-        **sizes.tile, HAS_START=start is not None, ADJOINT=adjoint,
+        **sizes.tile | {"num_warps": 8 * sizes.block}, HAS_START=start is not None,
+        ADJOINT=adjoint, UNROLL=UNROLL,
     )  # fmt: skip
     return ends
 
@@ -236,8 +257,10 @@ def _few_parts(parts: Tensor) -> Tensor:
     if len(parts) <= FEW_PARTS:
         return parts
     total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
-    sum_parts[(triton.cdiv(total.numel(), 512),)](
-        parts, total, len(parts), total.numel(), BLOCK=512, num_warps=4
+    # Small sums are cut into more programs, which then load more parts at once.
+    block = 512 if total.numel() >= 2**18 else 64
+    sum_parts[(triton.cdiv(total.numel(), block),)](
+        parts, total, len(parts), total.numel(), BLOCK=block, AT_ONCE=4096 // block, num_warps=4
     )
     return total
 
@@ -249,7 +272,7 @@ def _sum_slices(slices: Tensor) -> Tensor:
     return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
 
 
-@torch.library.custom_op("orderless::scan", mutates_args=())
+@_operator
 def scan(
     x: Tensor,
     step: Tensor,
@@ -316,7 +339,6 @@ def scan(
             x, write, read, tables, quick, start, y, field, factors, skip, gate, present, y, end,
             *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
             num_warps=sizes.block,
-            maxnreg=None if quick is None or field is not None else FORWARD_REGISTERS,
         )  # fmt: skip
     else:
         kernels.scan_forward[grid](
@@ -328,7 +350,7 @@ def scan(
     return y, end
 
 
-@scan.register_fake
+@_shapes_of(scan)
 def _(
     x, step, rate_h, rate_v, rate_vh, write, read, field, field_write, shared, skip, gate, state,
     present, reverse,
@@ -338,7 +360,7 @@ def _(
     return torch.empty_like(x, memory_format=torch.contiguous_format), end
 
 
-@torch.library.custom_op("orderless::scan_backward", mutates_args=())
+@_operator
 def scan_backward(
     d_y: Tensor,
     d_end: Tensor | None,
@@ -435,17 +457,18 @@ def scan_backward(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=16, num_stages=1,
+        REVERSE=reverse, num_warps=4, num_stages=1,
     )  # fmt: skip
     if skip is None:
         d_skip = x.new_empty(0)
     else:
-        d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width).sum(0)
+        d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
+        d_skip = _few_parts(d_skip).sum(0)
         d_skip = d_skip[:, : sizes.head_size].reshape(sizes.channels).to(skip.dtype)
     return (
         d_x,
         d_step,
-        d_rates.sum(0),
+        _few_parts(d_rates).sum(0),
         _sum_slices(d_write),
         _sum_slices(d_read),
         d_shared,
@@ -454,7 +477,7 @@ def scan_backward(
     )
 
 
-@scan_backward.register_fake
+@_shapes_of(scan_backward)
 def _(
     d_y, d_end, x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, state, present, reverse
 ):
@@ -541,7 +564,7 @@ def _gate_gradients(
     return d_before.to(before.dtype), d_gate.to(gate.dtype)
 
 
-scan.register_autograd(_scan_gradients, setup_context=_save_scan)
+torch.library.register_autograd(scan, _scan_gradients, setup_context=_save_scan, lib=_LIBRARY)
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
@@ -589,7 +612,7 @@ def _pool(
     return triton.cdiv(x.shape[-1], tile["WIDTH"])
 
 
-@torch.library.custom_op("orderless::pool_states", mutates_args=())
+@_operator
 def pool_states(write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None) -> Tensor:
     """The mean input of the states, [B,T,2,N,D] in float32: sum over c of weight write x."""
     batch, _, time, channels = x.shape
@@ -600,13 +623,13 @@ def pool_states(write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None
     return z
 
 
-@pool_states.register_fake
+@_shapes_of(pool_states)
 def _(write, x, weight, present):
     batch, _, time, channels = x.shape
     return x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
 
 
-@torch.library.custom_op("orderless::pool_states_backward", mutates_args=())
+@_operator
 def pool_states_backward(
     d_z: Tensor, write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -622,7 +645,7 @@ def pool_states_backward(
     return _sum_slices(d_write), d_x
 
 
-@pool_states_backward.register_fake
+@_shapes_of(pool_states_backward)
 def _(d_z, write, x, weight, present):
     return (
         torch.empty_like(write, memory_format=torch.contiguous_format),
@@ -638,7 +661,9 @@ def _pool_gradients(ctx, d_z):
     return *pool_states_backward(d_z, *ctx.saved_tensors), None, None
 
 
-pool_states.register_autograd(_pool_gradients, setup_context=_save_pool)
+torch.library.register_autograd(
+    pool_states, _pool_gradients, setup_context=_save_pool, lib=_LIBRARY
+)
 
 
 @dataclass(frozen=True)
@@ -725,7 +750,7 @@ def _follow(
     return z
 
 
-@torch.library.custom_op("orderless::trajectory", mutates_args=())
+@_operator
 def trajectory(
     drive: Tensor,
     step: Tensor,
@@ -744,12 +769,12 @@ def trajectory(
     return _follow(path, drive, table, before, reverse)
 
 
-@trajectory.register_fake
+@_shapes_of(trajectory)
 def _(drive, step, rate_h, rate_v, rate_vh, start, reverse):
     return torch.empty_like(drive, memory_format=torch.contiguous_format)
 
 
-@torch.library.custom_op("orderless::trajectory_backward", mutates_args=())
+@_operator
 def trajectory_backward(
     d_z: Tensor,
     drive: Tensor,
@@ -800,7 +825,7 @@ def trajectory_backward(
     return d_drive, d_step.sum(-1), d_rates.sum((1, 4)), d_start
 
 
-@trajectory_backward.register_fake
+@_shapes_of(trajectory_backward)
 def _(d_z, drive, step, rate_h, rate_v, rate_vh, start, reverse):
     batch, _, _, states, channels = drive.shape
     return (
@@ -822,4 +847,6 @@ def _trajectory_gradients(ctx, d_z):
     return d_drive, d_step, *d_rates.unbind(0), d_start if started else None, None
 
 
-trajectory.register_autograd(_trajectory_gradients, setup_context=_save_trajectory)
+torch.library.register_autograd(
+    trajectory, _trajectory_gradients, setup_context=_save_trajectory, lib=_LIBRARY
+)

@@ -93,12 +93,8 @@ def fill_tables(
     step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, chunk, table 0..5), of which the first also stores the hold.
-
-    held: whether writing times in `quick` are.
-    """
-    kind = tl.program_id(0) % 6
-    pid = tl.program_id(0).to(tl.int64) // 6
+    """One program per (batch, head, chunk). held: whether writing times in `quick` are."""
+    pid = tl.program_id(0).to(tl.int64)
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
@@ -109,33 +105,33 @@ def fill_tables(
     out = tables + pid * (7 * 3 * 16 * PADDED) + tile
     size: tl.constexpr = 16 * PADDED
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
-    within, reads = _within(kind)
-    span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
-    e_h, e_v, evh = transition(h, v, vh, span)
-    e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
-    own = out + kind * (3 * size)
-    tl.store(own, e1)
-    tl.store(own + size, evh)
-    tl.store(own + 2 * size, e2)
-    if kind == 0:
-        tl.store(out + 18 * size, phi_h)
-        tl.store(out + 19 * size, phi_v)
-        tl.store(out + 20 * size, phi_vh)
+    tl.store(out + 18 * size, phi_h)
+    tl.store(out + 19 * size, phi_v)
+    tl.store(out + 20 * size, phi_vh)
     if HAS_QUICK:
         quick += pid * 6144
-        plain = reads | ((held == 0) & (kind < 5))
-        held_vh = e1 * phi_vh + evh * phi_h
-        _fill_quick(
-            quick,
-            kind,
-            tl.where(plain, e1, e1 * phi_v),
-            tl.where(plain, evh, held_vh),
-            tl.where(plain, e2, e2 * phi_h),
-        )
-        if kind == 0:
-            _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
-        if kind == 5:
-            _fill_quick(quick, 6, e1, evh, e2)
+        _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
+    # Not unrolled: six times the code would take six times as long to compile.
+    for kind in range(6):
+        within, reads = _within(kind)
+        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
+        e_h, e_v, evh = transition(h, v, vh, span)
+        e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
+        own = out + kind * (3 * size)
+        tl.store(own, e1)
+        tl.store(own + size, evh)
+        tl.store(own + 2 * size, e2)
+        if HAS_QUICK:
+            plain = reads | ((held == 0) & (kind < 5))
+            _fill_quick(
+                quick,
+                kind,
+                tl.where(plain, e1, e1 * phi_v),
+                tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
+                tl.where(plain, e2, e2 * phi_h),
+            )
+            if kind == 5:
+                _fill_quick(quick, 6, e1, evh, e2)
 
 
 @triton.jit
@@ -190,12 +186,12 @@ def fill_factors(
 
 
 @triton.jit
-def sum_parts(parts, total, count, size, BLOCK: tl.constexpr):
+def sum_parts(parts, total, count, size, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr):
     """total = the sum of `count` arrays of `size`, in float32 and always in the same order."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    part = tl.arange(0, 8)[:, None]
-    result = tl.zeros([8, BLOCK], tl.float32)
-    for first in range(0, count, 8):
+    part = tl.arange(0, AT_ONCE)[:, None]
+    result = tl.zeros([AT_ONCE, BLOCK], tl.float32)
+    for first in range(0, count, AT_ONCE):
         inside = (first + part < count) & (at < size)
         where = parts + (first + part).to(tl.int64) * size + at
         result += tl.load(where, mask=inside, other=0.0).to(tl.float32)
