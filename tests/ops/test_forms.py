@@ -18,10 +18,11 @@ from scan_cases import (
 )
 
 from orderless.errors import FormUnavailable
-from orderless.ops import VI_SCAN, vi_scan, vi_step
+from orderless.ops import VI_SCAN, Generator, vi_scan, vi_step
 from orderless.theory import causality_error, equivariance_error
 
 FORMS = ("chunked", "convolution", "reference", "step")
+SLOW, FAST = (-0.1, -0.2, 0.5), (-5.0, -4.0, 0.5)  # rates h, v, vh
 
 
 def run(call, form):
@@ -56,6 +57,23 @@ def test_a_form_agrees_at_full_size(form, feedback):
     case = settle(Case(variables=300, time=70, heads=2, feedback=feedback), form)
     call = build(case)
     assert_agrees(results(call, lambda c: run(c, form)), call, TOLERANCE[torch.float64])
+
+
+@pytest.mark.parametrize("variables", [1, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_variable_alone_is_its_own_mean(form, variables):
+    """It never deviates: the rates of deviations get zeros, and cost the small rest no digits."""
+    case = settle(Case(variables=variables, heads=2, feedback=True, steps="huge"), form)
+    call = build(case, torch.float32)
+    sizes = call.generator.h.shape
+    slow, fast = (Generator(*(torch.full(sizes, r) for r in rates)) for rates in (SLOW, FAST))
+    call = replace(call, generator=slow, mean_generator=fast)
+    if variables > 1:
+        alone = torch.eye(case.batch, variables, dtype=torch.bool)  # another one in each entry
+        call = replace(call, members=alone)
+    found = results(call, lambda c: run(c, form))
+    assert_agrees(found, call, TOLERANCE[torch.float32])
+    assert all((found[f"generator.{part}"] == 0).all() for part in Generator._fields)
 
 
 @pytest.mark.parametrize("feedback", [False, True])

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
-from orderless.ops.feedback import mean_mode
+from orderless.ops.feedback import solve_coupled
 from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Generator, Spans
 
@@ -45,6 +45,8 @@ Rows = tuple[slice, slice]  # some batch entries, some of their variables
 
 def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     """Outputs [B,V,T,D] and the state after the last time step [B,V,2,N,D]."""
+    if r.mean is not None:
+        return solve_coupled(r, r.mean, solve)
     time = r.x.shape[2]
     step = r.step.expand(-1, time, -1)
     write, read = (value.expand(-1, -1, time, -1, -1) for value in (r.write, r.read))
@@ -52,10 +54,7 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     if r.field is not None:
         field, field_write = r.field.signal, r.field.write.expand(-1, time, -1, -1)
     y, last = _Scan.apply(r.x, write, read, r.state, field, field_write, step, *r.generator)
-    if r.mean is None:
-        return y, last
-    mean_y, mean_last = mean_mode(r, r.mean)
-    return y + mean_y, last + mean_last
+    return y, last
 
 
 class _Scan(torch.autograd.Function):

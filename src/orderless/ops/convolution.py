@@ -10,13 +10,15 @@ so y = K * x. It is the appendix of the paper without its lag: x[t] already driv
 import torch
 from torch import Tensor
 
-from orderless.ops.feedback import mean_mode
+from orderless.ops.feedback import solve_coupled
 from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Block, hold, transition
 
 
 def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
     """Outputs [B,V,T,D] and the state after the last time step [B,V,2,N,D]."""
+    if r.mean is not None:
+        return solve_coupled(r, r.mean, solve)
     time, heads = r.x.shape[2], r.step.shape[-1]
     ticks = torch.arange(time + 1, device=r.x.device, dtype=r.x.dtype)
     decay = transition(r.generator, r.step * ticks[:, None])  # [B, T+1, H, N]
@@ -47,12 +49,7 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
         last_h = last_h + torch.einsum("bthn,bvhn,bvthp->bvnhp", left.h, held_h, signal)
         last_v = last_v + torch.einsum("bthn,bvhn,bvthp->bvnhp", left.v, held_v, signal)
         last_v = last_v + torch.einsum("bthn,bvhn,bvthp->bvnhp", left.vh, held_h, signal)
-    y, last = y.flatten(-2), torch.stack((last_h, last_v), dim=2).flatten(-2)
-
-    if r.mean is None:
-        return y, last
-    mean_y, mean_last = mean_mode(r, r.mean)
-    return y + mean_y, last + mean_last
+    return y.flatten(-2), torch.stack((last_h, last_v), dim=2).flatten(-2)
 
 
 def _held(phi: Block, write: Tensor) -> tuple[Tensor, Tensor]:

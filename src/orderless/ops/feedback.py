@@ -1,29 +1,41 @@
-"""Coupling through the state: what the mean mode adds to an ordinary scan.
+"""Coupling through the state: the mean mode beside an ordinary scan.
 
 Under feedback the variables are one linear system with generator I (x) A + (1/C) 11' (x) W. Its
 exact hold splits in two: deviations from the mean evolve with A, the mean m itself with A + W. So
 
-    h[c] = g[c] + (m - mean of g)
+    h[c] = m + (g[c] - mean of g)
 
-with g the ordinary scan of every variable. The difference in brackets has no variable axis and is
-read by every variable alike.
+with g the ordinary scan of every variable. The two means have no variable axis and are read by
+every variable alike. What all variables receive makes no deviation: the field drives m alone.
+
+A variable that is alone is its own mean, and its bracket is zero. There it is left out: computed,
+it would leave rounding errors in the gradients, large beside those of a mean that decays faster.
 """
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from orderless.ops.recurrence import Field, Mean, Recurrence
+from orderless.ops.recurrence import Field, Mean, Recurrence, Solve
 from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
 CHUNK = 16  # times solved together; the work per time grows with it, the number of calls falls
 
 
-def mean_mode(r: Recurrence, mean: Mean) -> tuple[Tensor, Tensor]:
-    """What m - (mean of g) adds to the outputs [B,V,T,D], and to the last state [B,1,2,N,D]."""
+def solve_coupled(r: Recurrence, mean: Mean, solve: Solve) -> tuple[Tensor, Tensor]:
+    """Outputs and last state under feedback, by a form that scans every variable on its own."""
+    y, last = solve(r._replace(field=None, mean=None))
     own = (r.x, r.step, r.write, r.read, r.initial_state())
-    y, last = _MeanMode.apply(*own, mean.weight, *mean.generator, *r.generator, *(r.field or ()))
-    return y, last
+    rates = (*mean.generator, *r.generator)
+    mean_y, mean_last = _MeanMode.apply(*own, mean.weight, *rates, *(r.field or ()))
+    deviates = _deviates(mean.weight)
+    y = torch.addcmul(mean_y, deviates, y)
+    return y, torch.addcmul(mean_last, deviates.unsqueeze(-1), last)
+
+
+def _deviates(weight: Tensor) -> Tensor:
+    """0 where a variable is alone in the mean and cannot deviate from it, else 1; [B,1,1,1]."""
+    return (weight.amax(1) < 1).to(weight)[:, None, None, None]
 
 
 class _MeanMode(torch.autograd.Function):
@@ -59,12 +71,14 @@ def _contribution(
 ) -> tuple[Tensor, Tensor]:
     of_mean, of_own = Generator(*rates_and_field[:3]), Generator(*rates_and_field[3:6])
     write, read = (value.expand(-1, -1, x.shape[2], -1, -1) for value in (write, read))
-    drive = torch.einsum("bv,bvtkn,bvtd->btknd", weight, write, x)
+    own = both = torch.einsum("bv,bvtkn,bvtd->btknd", weight, write, x)
     if rates_and_field[6:]:
         field = Field(*rates_and_field[6:])
-        drive = drive + field.write.unsqueeze(-1) * field.signal[:, :, None, None]
+        both = own + field.write.unsqueeze(-1) * field.signal[:, :, None, None]
     start = torch.einsum("bv,bvknd->bknd", weight, state)
-    difference = _trajectory(of_mean, step, drive, start) - _trajectory(of_own, step, drive, start)
+    deviates = _deviates(weight).unsqueeze(-1)
+    mean = _trajectory(of_mean, step, both, start)
+    difference = mean - deviates * _trajectory(of_own, step, own, start)
     y = read.flatten(-2).transpose(1, 2) @ difference.flatten(2, 3)  # [B,T,V,2N] [B,T,2N,D]
     return y.transpose(1, 2), difference[:, -1].unsqueeze(1)
 

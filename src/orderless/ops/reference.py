@@ -48,9 +48,9 @@ def solve(r: Recurrence) -> tuple[Tensor, Tensor]:
         if r.mean is None or mean is None:
             h = _advance(_at_time(own, t), h, u)
         else:
-            h_mean, u_mean = _mean(h, r.mean.weight), _mean(u, r.mean.weight)
-            deviation = _advance(_at_time(own, t), _subtract(h, h_mean), _subtract(u, u_mean))
-            h = _add(deviation, _advance(_at_time(mean, t), h_mean, u_mean))
+            weight = r.mean.weight
+            deviation = _advance(_at_time(own, t), _deviation(h, weight), _deviation(u, weight))
+            h = _add(deviation, _advance(_at_time(mean, t), _mean(h, weight), _mean(u, weight)))
         outputs.append(_read(_at(r.read, 2, t), h))
     return torch.stack(outputs, dim=2).flatten(-2), torch.stack(h, dim=2).flatten(-2)
 
@@ -104,9 +104,14 @@ def _mean(pair: Pair, weight: Tensor) -> Pair:
     return mean(pair[0]), mean(pair[1])
 
 
+def _deviation(pair: Pair, weight: Tensor) -> Pair:
+    # Views, so that the gradients of both terms meet here before others are added: those of a
+    # variable that is alone cancel to zero, and not to the rounding errors of a larger sum.
+    h, v = pair
+    pair = h.view_as(h), v.view_as(v)
+    mean_h, mean_v = _mean(pair, weight)
+    return pair[0] - mean_h, pair[1] - mean_v
+
+
 def _add(a: Pair, b: Pair) -> Pair:
     return a[0] + b[0], a[1] + b[1]
-
-
-def _subtract(a: Pair, b: Pair) -> Pair:
-    return a[0] - b[0], a[1] - b[1]
