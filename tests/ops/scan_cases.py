@@ -165,14 +165,10 @@ def results(call: ScanCall, run) -> dict[str, Tensor]:
 def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
     """The reference in float64, and for every result the norm that errors are measured by.
 
-    A parameter's gradient sums terms of either sign, one for every output entry, and few of them
-    cancel. Its error is measured by the norm of those terms: the root of the mean square of the
-    gradient over random signs of the entries, which is less than their sum in absolute value.
-    Weights that hold for all times are parameters in this sense.
-
-    Under feedback a variable that is alone is its own mean, and all that it does by itself is taken
-    away again. In float32 this leaves more than 1e-5 of a small gradient, so there gradients are
-    measured by the terms that cancel; a looser rule than elsewhere.
+    That is its own norm. A parameter's gradient alone is a handful of numbers, each a sum over all
+    outputs that may cancel. Its error is measured by the norm of the terms: the root of the mean
+    square of the gradient over random signs of the outputs, less than their sum in absolute value.
+    A step that holds for all times is such a parameter: one number for each head.
     """
     call = with_tensors(call, {name: value.double() for name, value in tensors(call).items()})
     leaves, outputs = _run_on_leaves(call, lambda c: run_plain(c, solve_by_reference))
@@ -181,7 +177,7 @@ def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
     found = dict(zip(leaves, gradients, strict=True))
     scales = {name: value.norm().item() for name, value in found.items()}
 
-    once = ("step", "write", "read", "field_write") if call.step.shape[1] == 1 else ()
+    once = ("step",) if call.step.shape[1] == 1 else ()
     parameters = [name for name in leaves if "." in name or name in ("skip", *once)]
     squares = dict.fromkeys(parameters, 0.0)
     random, probes = torch.Generator().manual_seed(1), 4
@@ -193,23 +189,10 @@ def exact_results(call: ScanCall) -> tuple[dict[str, Tensor], dict[str, float]]:
         for name, term in zip(parameters, terms, strict=True):
             squares[name] += term.square().sum().item() / probes
     scales |= {name: max(scales[name], square**0.5) for name, square in squares.items()}
-    # The two modes of one system enter as a difference, so they share a scale.
-    for part in ("h", "v", "vh"):
-        names = [name for name in (f"generator.{part}", f"mean_generator.{part}") if name in scales]
-        scales |= dict.fromkeys(names, max(scales[name] for name in names))
 
     for name, value in zip(OUTPUTS, outputs, strict=True):
         found[name], scales[name] = value.detach(), value.norm().item()
-    if call.mean_generator is not None and _has_a_variable_alone(call):
-        _, alone = exact_results(replace(call, mean_generator=None))
-        scales |= {name: max(scales[name], alone[name]) for name in leaves if name in alone}
     return found, scales
-
-
-def _has_a_variable_alone(call: ScanCall) -> bool:
-    if call.members is None:
-        return call.x.shape[1] == 1
-    return bool((call.members.sum(1) == 1).any())
 
 
 def _run_on_leaves(call: ScanCall, run) -> tuple[dict[str, Tensor], tuple[Tensor, Tensor]]:
