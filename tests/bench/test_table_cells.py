@@ -9,10 +9,11 @@ import pytest
 import torch
 from bench_data import write_cases, write_exchange, write_m4, write_monitored
 
+from orderless import Detector
 from orderless.bench.config import frozen
 from orderless.bench.models import forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch, GivenCasesChooseEpoch
-from orderless.bench.models.detectors import fit_pca
+from orderless.bench.models.detectors import fit_pca, own_score, squared_error
 from orderless.bench.protocols.long_term_rules import scored_windows
 from orderless.bench.registry import TABLES, find_table
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
@@ -284,14 +285,33 @@ def test_the_paper_joins_the_machines_and_fair_has_a_model_for_each(folder, monk
     assert fitted_on[1:] == [(320, 38), (320, 38)]
 
 
-def test_our_own_cell_of_anomaly_detection_runs(folder):
+@pytest.mark.parametrize("protocol", ["fair", "paper"])
+def test_our_own_cell_of_anomaly_detection_runs(folder, protocol):
     write_monitored(folder, names=("machine-1-1",))
-    cell = anomaly_table.cell("SMD", "orderless", "fair", (0,))
-    options = {"detector": TINY | {"context": 20}, "budget": BRIEF}
+    cell = anomaly_table.cell("SMD", "orderless", protocol, (0,))
+    options = cell.settings | {"detector": TINY | {"context": 20}, "budget": BRIEF}
     (seed,) = anomaly_table.run(replace(cell, options=frozen(options))).seeds
-    assert 0 <= seed.test["vus_pr"] <= 100
+    assert all(0 <= value <= 100 for value in seed.test.values())
     assert seed.epochs == BRIEF["epochs"]
     assert seed.validation["mse"] > 0
+
+
+def test_the_paper_scores_a_moment_by_its_squared_error_and_fair_as_the_detector_does(folder):
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(200, 3)) * (1.0, 5.0, 0.1)
+    model = Detector(20, preset="tiny", epochs=0, verbose=False).fit(rows)
+    own, squared = (score(model)(rows) for score in (own_score, squared_error))
+    each = model.score(rows, per_variable=True)
+    np.testing.assert_allclose(own, each.mean(1))
+    model.usual_ = dict.fromkeys(model.usual_, 1.0)
+    scales = np.array([model.scales_[name][1] for name in model.variables_in_])
+    assert scales.argmax() == 1
+    expected = (model.score(rows, per_variable=True) * scales**2).mean(1)
+    np.testing.assert_allclose(squared, expected)
+    # The variable with the largest numbers matters most, as it would not to the detector.
+    assert np.corrcoef(squared, each[:, 1])[0, 1] > 0.9 > np.corrcoef(own, each[:, 1])[0, 1]
+    told = [anomaly_table.cell("MSL", "orderless", p, (0,)).settings for p in ("fair", "paper")]
+    assert ["score" in one for one in told] == [False, True]
 
 
 def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monkeypatch):

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from orderless import Detector
+
 Score = Callable[[np.ndarray], np.ndarray]
 EXPLAINED = 0.9
 """The share of the variance that the principal components keep."""
@@ -25,6 +27,18 @@ def fit_pca(rows: np.ndarray) -> Score:
         return (rest**2).sum(1)
 
     return score
+
+
+def own_score(model: Detector) -> Score:
+    """What `Detector` says itself: errors in units of what is usual for each variable."""
+    return lambda rows: np.asarray(model.score(rows), np.float64).reshape(-1)
+
+
+def squared_error(model: Detector) -> Score:
+    """The squared error of telling a row, the mean over its variables, in units of the rows."""
+    names = model.variables_in_
+    units = np.array([model.usual_[name] * model.scales_[name][1] ** 2 for name in names])
+    return lambda rows: (np.asarray(model.score(rows, per_variable=True)) * units).mean(1)
 
 
 def random_score(seed: int) -> Score:

@@ -97,10 +97,10 @@ RULES = {
     "themselves.",
     (anomaly_table.NAME, FAIR): "One model for each system, and the mean over the systems. F1 is "
     "that of a threshold from training rows that were held out.",
-    (anomaly_table.NAME, PAPER): "The systems of a set are joined to one series. Windows of 100 "
-    "moments are counted one after the other, overlapping ones as well (SMD has none). Training "
-    "and test scores together set the threshold, and one hit within a true segment finds all of "
-    "it.",
+    (anomaly_table.NAME, PAPER): "The systems of a set are joined to one series. The score of a "
+    "network is its squared error, the mean over the variables. Windows of 100 moments are counted "
+    "one after the other, overlapping ones as well (SMD has none). Training and test scores "
+    "together set the threshold, and one hit within a true segment finds all of it.",
 }
 
 
