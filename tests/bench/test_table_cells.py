@@ -203,7 +203,8 @@ def test_the_epoch_on_m4_is_chosen_by_what_the_protocol_says(folder, monkeypatch
 def case_cell(model, protocol):
     cell = classification_table.cell("BasicMotions", model, protocol, (0,))
     settings = cell.option("classifier") | TINY
-    return replace(cell, options=frozen({"classifier": settings, "budget": BRIEF}))
+    options = cell.settings | {"classifier": settings, "budget": BRIEF}
+    return replace(cell, options=frozen(options))
 
 
 @pytest.mark.parametrize("protocol", ["fair", "paper"])
@@ -213,16 +214,31 @@ def test_the_epoch_of_a_classifier_is_chosen_by_what_the_protocol_says(
     write_cases(folder)
     shown = {}
 
-    def spy(self, cases, labels, chooser, chooser_labels):
-        shown["teach"], shown["choose"] = cases, chooser
-        return fit(self, cases, labels, chooser, chooser_labels)
+    def spy(self, cases, labels, chooser, chooser_labels, *, by_accuracy):
+        shown["teach"], shown["choose"], shown["by accuracy"] = cases, chooser, by_accuracy
+        return fit(self, cases, labels, chooser, chooser_labels, by_accuracy=by_accuracy)
 
     fit = GivenCasesChooseEpoch.fit_with
     monkeypatch.setattr(GivenCasesChooseEpoch, "fit_with", spy)
     (seed,) = classification_table.run(case_cell("orderless", protocol)).seeds
     assert len(shown["teach"]) == (20 if protocol == "paper" else 16)
     assert len(shown["choose"]) == (20 if protocol == "paper" else 4)
+    assert shown["by accuracy"] == (protocol == "paper")
     assert (seed.validation["accuracy"] == seed.test["accuracy"]) or protocol == "fair"
+
+
+def test_the_epoch_with_the_most_right_cases_is_chosen_where_accuracy_chooses(folder):
+    write_cases(folder)
+    data = classification_table.uea("BasicMotions")
+    settings = {"preset": "tiny", "epochs": 3, "verbose": False}
+    for by_accuracy in (False, True):
+        model = GivenCasesChooseEpoch(**settings)
+        model.fit_with(
+            data.train, data.train_labels, data.test, data.test_labels, by_accuracy=by_accuracy
+        )
+        scores = [epoch.score for epoch in model.history_]
+        wrong = float((model.predict(data.test) != data.test_labels).mean())
+        assert (min(scores) == pytest.approx(wrong)) == by_accuracy
 
 
 def test_cases_that_choose_teach_nothing_else(folder):

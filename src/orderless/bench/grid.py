@@ -142,7 +142,7 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
         f"Trained for at most {budget}: {', '.join(models)}."
         for budget, models in _budgets(results).items()
     ]
-    older = [cell.name for cell, result in results.items() if is_older(cell, result)]
+    older = [cell.name for cell, result in results.items() if _is_older(cell, result)]
     if older:
         trained.append(
             f"{len(older)} cells were run in another setting than the table has now, the first of "
@@ -192,7 +192,7 @@ def _budgets(results: Mapping[CellConfig, CellResult]) -> dict[str, list[str]]:
     return {words: list(models) for words, models in budgets.items()}
 
 
-def is_older(cell: CellConfig, result: CellResult) -> bool:
+def _is_older(cell: CellConfig, result: CellResult) -> bool:
     """Whether a result is of other options; seeds and budgets are printed, and may differ."""
     asked, had = cell.to_json()["options"], dict(result.config["options"])
     return {**asked, "budget": None} != {**had, "budget": None}

@@ -7,9 +7,12 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+import torch
+from torch import nn
 
 from orderless import Classifier, Forecaster
 from orderless.data import Panel, window_starts
+from orderless.estimators.classification_task import ClassificationTask
 from orderless.estimators.forecasting_windows import ForecastingWindows
 from orderless.estimators.preparation import learn_scales, share_scale
 
@@ -36,6 +39,16 @@ class EndChoosesEpoch(Forecaster):
         return ForecastingWindows(context, train, last, last, ends, held_out=True)
 
 
+class RightCasesChoose(ClassificationTask):
+    """The epoch is the one that names the most validation cases rightly, however surely."""
+
+    @torch.no_grad()
+    def score(self, module: nn.Module) -> float:
+        """The share of the validation cases that are named wrongly."""
+        named = self.scores(module, self.validation).argmax(-1)
+        return float((named != self.labels[self.validation]).double().mean())
+
+
 class GivenCasesChooseEpoch(Classifier):
     """Fitted on cases, the epoch chosen by others, of which nothing else is learned."""
 
@@ -45,16 +58,32 @@ class GivenCasesChooseEpoch(Classifier):
         labels: np.ndarray,
         chooser: np.ndarray,
         chooser_labels: np.ndarray,
+        *,
+        by_accuracy: bool = False,
     ) -> Self:
-        """Learn from cases [case, variable, time]; the epoch does best on `chooser`."""
-        self.teaching_ = len(cases)
+        """Learn from cases [case, variable, time]; the epoch does best on `chooser`.
+
+        Best is the least cross-entropy, or the highest accuracy.
+        """
+        self.teaching_, self.by_accuracy_ = len(cases), by_accuracy
         return self.fit(np.concatenate([cases, chooser]), np.concatenate([labels, chooser_labels]))
 
     def _build_task(self, panel: Panel, codes: np.ndarray):
         teaching = replace(panel, systems=panel.systems[: self.teaching_])
         scales = learn_scales(teaching, [len(system.times) for system in teaching.systems])
         self.scales_ = scales if self.identify else share_scale(scales)
-        return super()._build_task(panel, codes)
+        task = super()._build_task(panel, codes)
+        if not self.by_accuracy_:
+            return task
+        return RightCasesChoose(
+            task.module,
+            task.series,
+            task.length,
+            task.labels,
+            task.identities,
+            task.train,
+            task.validation,
+        )
 
     def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         everything = np.arange(len(codes))

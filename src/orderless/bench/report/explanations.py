@@ -93,8 +93,8 @@ RULES = {
     (m4_table.NAME, PAPER): "The test file chooses the epoch.",
     (classification_table.NAME, FAIR): "A fifth of the training cases chooses; training cases set "
     "the scale of both parts.",
-    (classification_table.NAME, PAPER): "The test cases choose the epoch, and are scaled by "
-    "themselves.",
+    (classification_table.NAME, PAPER): "The test cases choose the epoch, by accuracy, and are "
+    "scaled by themselves.",
     (anomaly_table.NAME, FAIR): "One model for each system, and the mean over the systems. F1 is "
     "that of a threshold from training rows that were held out.",
     (anomaly_table.NAME, PAPER): "The systems of a set are joined to one series. The score of a "
