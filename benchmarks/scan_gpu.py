@@ -288,61 +288,57 @@ def first_calls():
     return found
 
 
-def measure(report):
+def measurements():
+    """Names and results, one after the other: what is done can be kept when the rest is not."""
     bf16, fp32 = torch.bfloat16, torch.float32
-    bandwidth = report["copy"] = copy_bandwidth()
+    bandwidth = copy_bandwidth()
+    yield "copy", bandwidth
     rate = bandwidth["bytes_per_s"]
     for coupling in ("none", "field", "feedback"):
-        result = report[f"forward bf16 {coupling}"] = forward(MAIN, bf16, coupling)
+        result = forward(MAIN, bf16, coupling)
         ideal = minimal_bytes(MAIN, bf16) / rate * 1e3
         result["share_of_copy_bandwidth"] = ideal / result["median_ms"]
+        yield f"forward bf16 {coupling}", result
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
-            report[f"training {name} {coupling}"] = training(MAIN, dtype, coupling)
-        report[f"training bf16 {coupling} (32, 321, 64, 128, 16)"] = training(
-            (32, 321, 64, 128, 16), bf16, coupling
-        )
-        report[f"training bf16 {coupling} (32, 7, 64, 64, 16)"] = training(
-            (32, 7, 64, 64, 16), bf16, coupling, sets=8
-        )
-    report["forward fp32 none"] = forward(MAIN, fp32)
+            yield f"training {name} {coupling}", training(MAIN, dtype, coupling)
+        for sizes, sets in (((32, 321, 64, 128, 16), 1), ((32, 7, 64, 64, 16), 8)):
+            yield f"training bf16 {coupling} {sizes}", training(sizes, bf16, coupling, sets)
+    yield "forward fp32 none", forward(MAIN, fp32)
     for variables in (64, 128, 512, 862):
         result = training((32, variables, 256, 64, 16), bf16)
         result["us_per_variable"] = result["median_ms"] / variables * 1e3
-        report[f"training bf16 none, {variables} variables"] = result
+        yield f"training bf16 none, {variables} variables", result
     for time in (16_384, 131_072):
         sizes = (1, 8, time, 64, 16)
-        result = report[f"forward bf16 none {sizes}"] = forward(sizes, bf16)
+        result = forward(sizes, bf16)
         result["times_the_bandwidth_bound"] = result["median_ms"] / (
             minimal_bytes(sizes, bf16) / rate * 1e3
         )
-        report[f"training bf16 none {sizes}"] = training(sizes, bf16)
-    report["ordered bf16 forward"] = ordered(bf16)
+        yield f"forward bf16 none {sizes}", result
+        yield f"training bf16 none {sizes}", training(sizes, bf16)
+    yield "ordered bf16 forward", ordered(bf16)
     for name, dtype in (("bf16", bf16), ("fp32", fp32)):
         for coupling in ("none", "field", "feedback"):
-            report[f"errors {name} {coupling}"] = errors(dtype, coupling)
-    report["saved none"] = saved_bytes("none")
-    report["saved field"] = saved_bytes("field")
+            yield f"errors {name} {coupling}", errors(dtype, coupling)
+    yield "saved none", saved_bytes("none")
+    yield "saved field", saved_bytes("field")
     for coupling in ("none", "field"):
         for name, dtype in (("bf16", bf16), ("fp32", fp32)):
-            report[f"kernels {name} {coupling}"] = kernel_times(MAIN, dtype, coupling)
-    report["first call"] = first_calls()
+            yield f"kernels {name} {coupling}", kernel_times(MAIN, dtype, coupling)
+    yield "first call", first_calls()
 
 
-def summary(report):
-    for name, result in report.items():
-        if not isinstance(result, dict):
-            continue
-        if "median_ms" in result:
-            rest = {k: round(v, 3) for k, v in result.items() if k not in ("median_ms", "all_ms")}
-            print(f"{name}: {result['median_ms']:.4f} ms {rest or ''}")
-        elif name.startswith("errors"):
-            worst = max(result, key=lambda key: result[key])
-            print(f"{name}: y {result['y']:.1e}, worst {worst} {result[worst]:.1e}")
-        elif name.startswith("ordered"):
-            print(name, {key: round(value["median_ms"], 4) for key, value in result.items()})
-        else:
-            print(name, result)
+def in_words(name, result):
+    if "median_ms" in result:
+        rest = {k: round(v, 3) for k, v in result.items() if k not in ("median_ms", "all_ms")}
+        return f"{name}: {result['median_ms']:.4f} ms {rest or ''}"
+    if name.startswith("errors"):
+        worst = max(result, key=lambda key: result[key])
+        return f"{name}: y {result['y']:.1e}, worst {worst} {result[worst]:.1e}"
+    if name.startswith("ordered"):
+        return f"{name} { {key: round(value['median_ms'], 4) for key, value in result.items()} }"
+    return f"{name} {result}"
 
 
 def main() -> None:
@@ -363,11 +359,10 @@ def main() -> None:
     }
     options.output.mkdir(parents=True, exist_ok=True)
     target = options.output / f"scan_gpu_{device.name.lower().replace(' ', '_')}.json"
-    try:
-        measure(report)
-    finally:
+    for name, result in measurements():
+        report[name] = result
         target.write_text(json.dumps(report, indent=1) + "\n")
-        summary(report)
+        print(in_words(name, result), flush=True)
 
 
 if __name__ == "__main__":

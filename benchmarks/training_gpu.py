@@ -27,10 +27,11 @@ FEW, MANY = 2, 7
 def main() -> None:
     results = {"epoch": [], "memory": []}
     for precision in ("no", "bf16"):
-        results["memory"].append(measure_memory(precision))
-        results["epoch"].append(measure_epoch(precision))
-        print(results["epoch"][-1], results["memory"][-1], sep="\n", flush=True)
-    print("wrote", write_record("training_gpu", results))
+        for name, measure in (("memory", measure_memory), ("epoch", measure_epoch)):
+            results[name].append(measure(precision))
+            print(name, results[name][-1], flush=True)
+            path = write_record("training_gpu", results)  # what is done is kept
+    print("wrote", path)
 
 
 def measure_epoch(precision: str) -> dict:
