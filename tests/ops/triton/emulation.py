@@ -1,11 +1,11 @@
-"""Runs `fast_kernels.py` in Triton's interpreter, which knows nothing of layouts or shared memory.
+"""Runs the package `fast` in Triton's interpreter, which knows nothing of layouts or shared memory.
 
 The source is taken as it is, with the language replaced: a layout is nothing, converting one
 changes nothing, shared memory is an array that starts as NaN, and an asynchronous copy is done at
 once. What this cannot show is a missing barrier.
 """
 
-import importlib.util
+import importlib
 import sys
 import types
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-from orderless.ops.triton import fast_kernels
+from orderless.ops.triton import fast
 
 
 def _tensor(values, dtype):
@@ -158,7 +158,7 @@ def round_like_a_gpu(monkeypatch) -> None:
 
 
 def emulated(folder: Path) -> types.ModuleType:
-    """The module `fast_kernels`, for the interpreter."""
+    """The package `fast`, for the interpreter."""
     stand_in = types.ModuleType("gluon_stand_in")
     stand_in.gl = _Language()
     stand_in.mma_v2 = _product
@@ -168,28 +168,34 @@ def emulated(folder: Path) -> types.ModuleType:
         wait_group=lambda outstanding: None,
     )
     sys.modules["gluon_stand_in"] = stand_in
-    source = Path(fast_kernels.__file__).read_text()
-    for old, new in (
-        (
-            "from triton.experimental import gluon\n",
-            "import triton as gluon\nimport triton.language as tl\n",
-        ),
-        (
-            "from triton.experimental.gluon import language as gl\n",
-            "from gluon_stand_in import gl\n",
-        ),
-        (
-            "from triton.experimental.gluon.language.nvidia.ampere import",
-            "from gluon_stand_in import",
-        ),
-        ("gl.constexpr", "tl.constexpr"),  # the interpreter goes by the written name
-        ("total.type.layout", "None"),
-    ):
-        assert old in source
-        source = source.replace(old, new)
-    path = folder / "emulated_fast_kernels.py"
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    package = folder / "emulated_fast"
+    package.mkdir()
+    for path in Path(fast.__file__).parent.glob("*.py"):
+        source = path.read_text()
+        for old, new in (
+            (
+                "from triton.experimental import gluon\n",
+                "import triton as gluon\nimport triton.language as tl\n",
+            ),
+            (
+                "from triton.experimental.gluon import language as gl\n",
+                "from gluon_stand_in import gl\n",
+            ),
+            (
+                "from triton.experimental.gluon.language.nvidia.ampere import",
+                "from gluon_stand_in import",
+            ),
+            ("gl.constexpr", "tl.constexpr"),  # the interpreter goes by the written name
+            ("total.type.layout", "None"),
+            (fast.__name__, package.name),
+        ):
+            source = source.replace(old, new)
+        assert "triton.experimental" not in source
+        (package / path.name).write_text(source)
+    for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
+        del sys.modules[name]
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(package.name)
+    finally:
+        sys.path.remove(str(folder))

@@ -12,14 +12,14 @@ import sys
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon._runtime import GluonASTSource
-from orderless.ops.triton import fast_kernels
+from orderless.ops.triton import fast
 
 low = sys.argv[1]
 lows = "x write read quick base field factors gate y states d_y d_x d_write d_read".split()
 wides = "tables start skip end d_end d_start d_skip partial borders".split()
 types = {name: low for name in lows} | {name: "*fp32" for name in wides} | {"present": "*i1"}
 kernels = (
-    (fast_kernels.fast_forward, 2), (fast_kernels.fast_states, 4), (fast_kernels.fast_backward, 2)
+    (fast.fast_forward, 2), (fast.fast_states, 4), (fast.fast_backward, 2)
 )
 for kernel, warps in kernels:
     signature, constants, known = {}, {}, {}

@@ -292,7 +292,7 @@ def test_compiles_as_one_graph(device):
 
 
 def test_operators_are_registered_as_the_compiler_expects(device):
-    from orderless.ops.triton import operators
+    from orderless.ops.triton import operators, shared_operators
 
     named = _tiny(device)
     own = [named[name] for name in ("x", "step", "h", "v", "vh", "write", "read")]
@@ -304,8 +304,8 @@ def test_operators_are_registered_as_the_compiler_expects(device):
     parts = ("test_schema", "test_autograd_registration", "test_faketensor")
     for operator, arguments in (
         (operators.scan, (*own, *rest)),
-        (operators.trajectory, (drive, *own[1:5], None, False)),
-        (operators.pool_states, (own[5], own[0], weight, present)),
+        (shared_operators.trajectory, (drive, *own[1:5], None, False)),
+        (shared_operators.pool_states, (own[5], own[0], weight, present)),
     ):
         torch.library.opcheck(operator, arguments, test_utils=parts)
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from orderless.ops.call import ScanCall
-from orderless.ops.triton.operators import pool_states, scan, trajectory
+from orderless.ops.triton.operators import scan
+from orderless.ops.triton.shared_operators import pool_states, trajectory
 
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,9 @@
-"""The kernels as operators that autograd, the compiler and CUDA graphs know.
+"""The scan as operators that autograd, the compiler and CUDA graphs know.
 
 Backward passes get the inputs of the forward pass and nothing else; what they need of it they
 compute again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -15,7 +14,18 @@ import triton
 from torch import Tensor
 from triton.runtime import driver
 
-from orderless.ops.triton import kernels, shared_kernels
+from orderless.ops.triton import kernels
+from orderless.ops.triton.launch import (
+    UNROLL,
+    operator,
+    precision,
+    rows_contiguous,
+    shapes_of,
+    strides,
+    sum_slices,
+    with_gradients,
+)
+from orderless.ops.triton.shared_operators import pool, readout, trajectory, trajectory_backward
 from orderless.ops.triton.tables import (
     CHUNK,
     QUICK,
@@ -28,34 +38,14 @@ from orderless.ops.triton.tables import (
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
-UNROLL = 8
 FEW_PARTS = 8  # sums of parts that one program can take in passing
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
-    fast_kernels = import_module("orderless.ops.triton.fast_kernels")
+    fast_kernels = import_module("orderless.ops.triton.fast")
 FAST = True
-FAST_SHARED_MEMORY = 121_472  # bytes a program of `fast_kernels.py` takes at most
-
-
-_LIBRARY = torch.library.Library("orderless", "DEF")
-
-
-def _operator(function: Callable) -> Any:
-    """The function as an operator.
-
-    `torch.library.custom_op` would do, but its first call loads PyTorch's compiler: seconds.
-    """
-    name = function.__name__
-    _LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=()))
-    _LIBRARY.impl(name, function, "CompositeExplicitAutograd")
-    return getattr(torch.ops.orderless, name).default
-
-
-def _shapes_of(operator: Any) -> Callable:
-    """Register what the compiler asks instead of running an operator."""
-    return torch.library.register_fake(operator, lib=_LIBRARY)
+FAST_SHARED_MEMORY = 121_472  # bytes a program of `fast` takes at most
 
 
 @dataclass(frozen=True)
@@ -168,32 +158,10 @@ def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
     )
 
 
-def _precision(x: Tensor) -> str:
-    return "tf32x3" if x.dtype == torch.float32 else "tf32"
-
-
-def _strides(value: Tensor | None) -> tuple[int, int, int]:
-    return (0, 0, 0) if value is None else value.stride()[:3]  # pyrefly: ignore
-
-
-def _rows_contiguous(value: Tensor, aligned: bool = False) -> Tensor:
-    """A view as it is where its last axes lie together, so that no projection is copied.
-
-    aligned: and where all of its rows begin at a multiple of 16 bytes that Triton knows to be one,
-    for the copies of `fast_kernels.py`.
-    """
-    shape, stride = value.shape[3:], value.stride()[3:]
-    expected = (1,) if len(shape) == 1 else (shape[-1], 1)
-    as_it_is = stride == expected
-    if aligned:
-        as_it_is &= value.data_ptr() % 16 == 0 and all(n % 16 == 0 for n in value.stride()[:3])
-    return value if as_it_is else value.clone(memory_format=torch.contiguous_format)
-
-
 def _tables(
     sizes: _Sizes, step: Tensor, rates: tuple[Tensor, ...], reverse: bool, quick: bool, held: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The tables, and where asked for those that `fast_kernels.py` reads in bfloat16."""
+    """The tables, and where asked for those that `fast` reads in bfloat16."""
     tables = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, 3 * TABLES, CHUNK, sizes.padded)
     room = None
     if quick:
@@ -227,9 +195,9 @@ def _segment_states(
         signal, weights, tables, tables, present, tables, ends, decays,
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
-        *_strides(signal), *_strides(weights), *_strides(present),
+        *strides(signal), *strides(weights), *strides(present),
         **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
-        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=_precision(signal),
+        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=precision(signal),
     )  # fmt: skip
     kernels.carry_segments[(sizes.rows,)](
         decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
@@ -265,14 +233,7 @@ def _few_parts(parts: Tensor) -> Tensor:
     return total
 
 
-def _sum_slices(slices: Tensor) -> Tensor:
-    if len(slices) == 1:
-        return slices[0]
-    # Two are the rule, and adding is much faster than summing over a leading axis.
-    return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
-
-
-@_operator
+@operator
 def scan(
     x: Tensor,
     step: Tensor,
@@ -304,9 +265,9 @@ def scan(
         drive = field_write.unsqueeze(-1) * field[:, :, None, None]
         shared = trajectory(drive, step, *rates, None, reverse)
         field = None
-    x, write, read = (_rows_contiguous(value, aligned=fast) for value in (x, write, read))
+    x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
-    gate = None if gate is None else _rows_contiguous(gate)
+    gate = None if gate is None else rows_contiguous(gate)
     tables, quick = _tables(
         sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=True
     )
@@ -314,12 +275,12 @@ def scan(
     start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if shared is not None:
-        _readout(read, shared, None, present, y)
+        readout(read, shared, None, present, y)
     end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     rest = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
-        *_strides(x), *_strides(write), *_strides(read), *_strides(present), *_strides(gate),
+        *strides(x), *strides(write), *strides(read), *strides(present), *strides(gate),
     )  # fmt: skip
     given: dict[str, Any] = {
         "HAS_START": start is not None,
@@ -343,14 +304,14 @@ def scan(
     else:
         kernels.scan_forward[grid](
             x, write, read, tables, start, y, skip, gate, present, y, end, *rest,
-            **sizes.tile, **given, PRECISION=_precision(x),
+            **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
     if shared is not None:
         end += shared[:, None, 0 if reverse else -1]
     return y, end
 
 
-@_shapes_of(scan)
+@shapes_of(scan)
 def _(
     x, step, rate_h, rate_v, rate_vh, write, read, field, field_write, shared, skip, gate, state,
     present, reverse,
@@ -360,7 +321,7 @@ def _(
     return torch.empty_like(x, memory_format=torch.contiguous_format), end
 
 
-@_operator
+@operator
 def scan_backward(
     d_y: Tensor,
     d_end: Tensor | None,
@@ -384,9 +345,9 @@ def scan_backward(
     sizes = _sizes(x, step, write)
     rates = (rate_h, rate_v, rate_vh)
     fast = _is_fast(x, sizes)
-    x, write, read = (_rows_contiguous(value, aligned=fast) for value in (x, write, read))
+    x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
-    d_y = _rows_contiguous(d_y.contiguous(), aligned=fast)
+    d_y = rows_contiguous(d_y.contiguous(), aligned=fast)
     d_end = None if d_end is None else d_end.contiguous()
     tables, quick = _tables(
         sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=False
@@ -405,14 +366,14 @@ def scan_backward(
     if fast:
         fast_kernels.fast_states[grid](
             x, write, tables, quick, start, present, states, *shape,
-            *_strides(x), *_strides(write), *_strides(present),
+            *strides(x), *strides(write), *strides(present),
             **sizes.fast_tile, **masked, HAS_START=start is not None,
         )  # fmt: skip
     else:
-        masked["PRECISION"] = _precision(x)  # pyrefly: ignore
+        masked["PRECISION"] = precision(x)  # pyrefly: ignore
         kernels.scan_states[grid](
             x, write, tables, start, present, states, tables, tables, *shape,
-            *_strides(x), *_strides(write), *_strides(present),
+            *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
         )  # fmt: skip
     d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
@@ -425,7 +386,7 @@ def scan_backward(
     base_parts = 0
     if shared is not None:
         d_shared = torch.empty_like(shared)
-        base_parts = _pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
+        base_parts = pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
     d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
@@ -436,7 +397,7 @@ def scan_backward(
     rest = (
         states, skip, present, d_y, d_after,
         d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape, base_parts,
-        *_strides(x), *_strides(write), *_strides(read), *_strides(present),
+        *strides(x), *strides(write), *strides(read), *strides(present),
     )  # fmt: skip
     masked |= {
         "HAS_END": d_after is not None,
@@ -469,15 +430,15 @@ def scan_backward(
         d_x,
         d_step,
         _few_parts(d_rates).sum(0),
-        _sum_slices(d_write),
-        _sum_slices(d_read),
+        sum_slices(d_write),
+        sum_slices(d_read),
         d_shared,
         d_skip,
         x.new_empty(0) if state is None else d_start,
     )
 
 
-@_shapes_of(scan_backward)
+@shapes_of(scan_backward)
 def _(
     d_y, d_end, x, step, rate_h, rate_v, rate_vh, write, read, shared, skip, state, present, reverse
 ):
@@ -564,289 +525,4 @@ def _gate_gradients(
     return d_before.to(before.dtype), d_gate.to(gate.dtype)
 
 
-torch.library.register_autograd(scan, _scan_gradients, setup_context=_save_scan, lib=_LIBRARY)
-
-
-def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
-    padded = max(16, triton.next_power_of_2(states))
-    width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
-    return {"BLOCK": 16, "TIMES": 4, "WIDTH": width, "STATES": states, "PADDED": padded}
-
-
-def _shared_grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:
-    batch, _, time, channels = x.shape
-    return (batch * triton.cdiv(time, tile["TIMES"]) * triton.cdiv(channels, tile["WIDTH"]),)
-
-
-def _readout(
-    weights: Tensor, z: Tensor, scale: Tensor | None, present: Tensor | None, y: Tensor
-) -> None:
-    tile = _shared_tile(y, weights.shape[-1])
-    shared_kernels.readout[_shared_grid(y, tile)](
-        weights, z, scale, present, y, *y.shape[1:], *_strides(weights), *_strides(present),
-        **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
-        PRECISION=_precision(y), num_warps=4,
-    )  # fmt: skip
-
-
-def _pool(
-    weights: Tensor,
-    x: Tensor,
-    scale: Tensor | None,
-    present: Tensor | None,
-    z: Tensor | None,
-    back: Tensor | None = None,
-    d_weights: Tensor | None = None,
-) -> int:
-    """z, d_weights or both; returns how many parts of d_weights, one a slice of channels, it wrote.
-
-    Slices here are never more than in the scan, whose parts d_weights holds.
-    """
-    tile = _shared_tile(x, weights.shape[-1])
-    shared_kernels.pool[_shared_grid(x, tile)](
-        weights, x, scale, present, z, back, d_weights, *x.shape[1:],
-        *_strides(weights), *_strides(x), *_strides(present),
-        **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
-        POOL=z is not None, INNER=back is not None, PRECISION=_precision(x), num_warps=4,
-    )  # fmt: skip
-    return triton.cdiv(x.shape[-1], tile["WIDTH"])
-
-
-@_operator
-def pool_states(write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None) -> Tensor:
-    """The mean input of the states, [B,T,2,N,D] in float32: sum over c of weight write x."""
-    batch, _, time, channels = x.shape
-    x, write = _rows_contiguous(x), _rows_contiguous(write)
-    present = None if present is None else present.expand(-1, -1, time)
-    z = x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
-    _pool(write, x, weight.contiguous(), present, z)
-    return z
-
-
-@_shapes_of(pool_states)
-def _(write, x, weight, present):
-    batch, _, time, channels = x.shape
-    return x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
-
-
-@_operator
-def pool_states_backward(
-    d_z: Tensor, write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Gradients of write and x."""
-    x, write = _rows_contiguous(x), _rows_contiguous(write)
-    present = None if present is None else present.expand(-1, -1, x.shape[2])
-    d_z, weight = d_z.contiguous(), weight.contiguous()
-    d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    _readout(write, d_z, weight, present, d_x)
-    wide = triton.cdiv(x.shape[-1], _shared_tile(x, write.shape[-1])["WIDTH"])
-    d_write = x.new_empty(wide, *write.shape)
-    _pool(write, x, weight, present, None, back=d_z, d_weights=d_write)
-    return _sum_slices(d_write), d_x
-
-
-@_shapes_of(pool_states_backward)
-def _(d_z, write, x, weight, present):
-    return (
-        torch.empty_like(write, memory_format=torch.contiguous_format),
-        torch.empty_like(x, memory_format=torch.contiguous_format),
-    )
-
-
-def _save_pool(ctx, inputs, output) -> None:
-    ctx.save_for_backward(*inputs)
-
-
-def _pool_gradients(ctx, d_z):
-    return *pool_states_backward(d_z, *ctx.saved_tensors), None, None
-
-
-torch.library.register_autograd(
-    pool_states, _pool_gradients, setup_context=_save_pool, lib=_LIBRARY
-)
-
-
-@dataclass(frozen=True)
-class _Path:
-    """How a trajectory without a variable axis is cut into programs."""
-
-    batch: int
-    time: int
-    states: int
-    channels: int
-    heads: int
-    width: int
-    segments: int
-    per_segment: int
-
-    @property
-    def slices(self) -> int:
-        return triton.cdiv(self.channels // self.heads, self.width)
-
-    @property
-    def rows(self) -> int:
-        return self.batch * self.heads * self.states * self.slices
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        head_size = self.channels // self.heads
-        return self.time, self.channels, head_size, self.segments, self.per_segment
-
-    @property
-    def tile(self) -> dict[str, int]:
-        return {"WIDTH": self.width, "STATES": self.states}
-
-
-def _path(drive: Tensor, step: Tensor) -> _Path:
-    batch, time, _, states, channels = drive.shape
-    heads = step.shape[-1]
-    width = min(64, triton.next_power_of_2(channels // heads))
-    rows = batch * heads * states * triton.cdiv(channels // heads, width)
-    # Twice the work, but so much less waiting that it pays early.
-    segments = max(1, min(triton.cdiv(4096, rows), time // 64))
-    per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
-    segments = triton.cdiv(time, per_segment)
-    return _Path(batch, time, states, channels, heads, width, segments, per_segment)
-
-
-def _step_table(path: _Path, step: Tensor, rates: tuple[Tensor, ...], reverse: bool) -> Tensor:
-    lines = path.batch * path.heads * path.states
-    table = step.new_empty(lines, path.time, shared_kernels.STEP_COLUMNS)
-    shared_kernels.fill_steps[(lines * triton.cdiv(path.time, 64),)](
-        step, *rates, table, path.time, path.heads, step.stride(0), step.stride(1),
-        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
-    )  # fmt: skip
-    return table
-
-
-def _before_segments(
-    path: _Path, drive: Tensor, table: Tensor, start: Tensor | None, reverse: bool
-) -> tuple[Tensor | None, Tensor]:
-    """The state before every segment, and what a segment multiplies it by."""
-    if path.segments == 1:
-        return start, table
-    ends = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
-    decays = drive.new_empty(path.batch, path.heads, path.states, path.segments, 3)
-    shared_kernels.trajectory[(path.rows * path.segments,)](
-        drive, table, drive, drive, ends, decays, *path.shape,
-        **path.tile, HAS_START=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
-    )  # fmt: skip
-    shared_kernels.carry_trajectory[(path.rows,)](
-        decays, start, ends, path.channels, path.channels // path.heads, path.segments,
-        **path.tile, HAS_START=start is not None, ADJOINT=False, num_warps=1,
-    )  # fmt: skip
-    return ends, decays
-
-
-def _follow(
-    path: _Path, drive: Tensor, table: Tensor, before: Tensor | None, reverse: bool
-) -> Tensor:
-    z = torch.empty_like(drive)
-    shared_kernels.trajectory[(path.rows * path.segments,)](
-        drive, table, before, z, drive, drive, *path.shape,
-        **path.tile, HAS_START=before is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
-        num_warps=1,
-    )  # fmt: skip
-    return z
-
-
-@_operator
-def trajectory(
-    drive: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    start: Tensor | None,
-    reverse: bool,
-) -> Tensor:
-    """The states [B,T,2,N,D] of one system per batch row, from `start` [B,2,N,D]; all float32."""
-    path = _path(drive, step)
-    drive = drive.contiguous()
-    table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
-    start = None if start is None else start.contiguous()
-    before, _ = _before_segments(path, drive, table, start, reverse)
-    return _follow(path, drive, table, before, reverse)
-
-
-@_shapes_of(trajectory)
-def _(drive, step, rate_h, rate_v, rate_vh, start, reverse):
-    return torch.empty_like(drive, memory_format=torch.contiguous_format)
-
-
-@_operator
-def trajectory_backward(
-    d_z: Tensor,
-    drive: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    start: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of drive, step, rates [3,H,N] and start."""
-    path = _path(drive, step)
-    rates = (rate_h, rate_v, rate_vh)
-    drive, d_z = drive.contiguous(), d_z.contiguous()
-    table = _step_table(path, step, rates, reverse)
-    start = None if start is None else start.contiguous()
-    before, decays = _before_segments(path, drive, table, start, reverse)
-    z = _follow(path, drive, table, before, reverse)
-    kernel = shared_kernels.trajectory_backward[(path.rows * path.segments,)]
-    after = None
-    if path.segments > 1:
-        after = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
-        kernel(
-            drive, table, start, z, d_z, drive, drive, drive, after, *path.shape,
-            **path.tile, HAS_START=False, HAS_AFTER=False, ENDS=True, REVERSE=reverse,
-            UNROLL=UNROLL, num_warps=1,
-        )  # fmt: skip
-        shared_kernels.carry_trajectory[(path.rows,)](
-            decays, drive, after, path.channels, path.channels // path.heads, path.segments,
-            **path.tile, HAS_START=False, ADJOINT=True, num_warps=1,
-        )  # fmt: skip
-    d_drive = torch.empty_like(drive)
-    d_table = table.new_empty(path.slices, *table.shape)
-    d_start = drive.new_empty(path.batch, 2, path.states, path.channels)
-    kernel(
-        drive, table, start, z, d_z, after, d_drive, d_table, d_start, *path.shape,
-        **path.tile, HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False,
-        REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
-    )  # fmt: skip
-    blocks = triton.cdiv(path.time, 64)
-    d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
-    d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
-    shared_kernels.steps_gradient[(table.shape[0] * blocks,)](
-        step, *rates, d_table, d_step, d_rates, path.time, path.heads,
-        step.stride(0), step.stride(1), path.slices, table.numel(),
-        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
-    )  # fmt: skip
-    return d_drive, d_step.sum(-1), d_rates.sum((1, 4)), d_start
-
-
-@_shapes_of(trajectory_backward)
-def _(d_z, drive, step, rate_h, rate_v, rate_vh, start, reverse):
-    batch, _, _, states, channels = drive.shape
-    return (
-        torch.empty_like(drive, memory_format=torch.contiguous_format),
-        torch.empty_like(step, memory_format=torch.contiguous_format),
-        rate_h.new_empty(3, *rate_h.shape),
-        drive.new_empty(batch, 2, states, channels),
-    )
-
-
-def _save_trajectory(ctx, inputs, output) -> None:
-    *tensors, ctx.reverse = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _trajectory_gradients(ctx, d_z):
-    d_drive, d_step, d_rates, d_start = trajectory_backward(d_z, *ctx.saved_tensors, ctx.reverse)
-    started = ctx.saved_tensors[-1] is not None
-    return d_drive, d_step, *d_rates.unbind(0), d_start if started else None, None
-
-
-torch.library.register_autograd(
-    trajectory, _trajectory_gradients, setup_context=_save_trajectory, lib=_LIBRARY
-)
+with_gradients(scan, _scan_gradients, _save_scan)

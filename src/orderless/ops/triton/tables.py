@@ -14,7 +14,7 @@ A table row belongs to one time of a chunk. The tables, each (e1, evh, e2), are
 
 where (e1, e2) = (e_h, e_v) for a reading time and (e_v, e_h) for a writing one.
 
-`quick` is the same in bfloat16 for `fast_kernels.py`, in the order in which its threads hold a tile
+`quick` is the same in bfloat16 for `fast`, in the order in which its threads hold a tile
 of 16 times and 8 states: of row t % 8 and columns (n % 8) // 2 * 2 + (0, 1) a thread has times t
 and t + 8. Its places are
 

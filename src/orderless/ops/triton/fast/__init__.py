@@ -1,0 +1,15 @@
+"""`kernels.py` once more, for 16 states, with layouts by hand.
+
+The same arguments and results as in `kernels.py`, which is the version to read. A warp owns a
+variable (in `fast_states` eight states of one), and every tile is held so that the result of one
+matrix product is, register by register, an operand of the next. In the layout of a result a thread
+holds row i of columns (2j, 2j+1); that is also how it holds a left operand, and the transpose of a
+right operand. A pair (h, v) of [time, eight states] tiles is stacked to one operand [time, (h or v,
+state)]: the two parts of a state lie in one thread, so stacking and unstacking move nothing.
+"""
+
+from orderless.ops.triton.fast.backward import fast_backward
+from orderless.ops.triton.fast.forward import fast_forward
+from orderless.ops.triton.fast.states import fast_states
+
+__all__ = ["fast_backward", "fast_forward", "fast_states"]

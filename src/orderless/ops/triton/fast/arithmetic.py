@@ -1,0 +1,153 @@
+# pyrefly: ignore-errors
+"""Arithmetic on tiles: in bfloat16 two entries an instruction, in float32 the same in words."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import mma_v2
+
+
+@gluon.jit
+def to_float32(value, layout: gl.constexpr):
+    """To float32, where a thread holds rows (i, i + 8) of columns (2j, 2j + 1) in turn.
+
+    Times the identity: so four entries take one instruction, where the rule is one each. An
+    infinite entry spoils the eight of its row.
+    """
+    if value.dtype == gl.bfloat16:
+        same = axis_of(1, value.shape[1], layout) % 8 == axis_of(2, value.shape[2], layout) % 8
+        return gl.inline_asm_elementwise(
+            "{ .reg .f32 z; mov.f32 z, 0f00000000; mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16"
+            ".f32 {$0, $1, $2, $3}, {$4, $5}, {$6}, {z, z, z, z}; }",
+            "=f,=f,=f,=f,r,r,r,r", [value, gl.where(same, 1.0, 0.0).to(gl.bfloat16)],
+            dtype=gl.float32, is_pure=True, pack=4,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return value
+
+
+@gluon.jit
+def _coarse(value):
+    """The part of a float32 that the matrix units read: its first 10 bits after the point."""
+    return (value.to(gl.int32, bitcast=True) & -8192).to(gl.float32, bitcast=True)
+
+
+@gluon.jit
+def multiply(a, b, total):
+    """total + a b. In float32 by three products of parts, for the matrix units keep 11 bits."""
+    if a.dtype == gl.bfloat16:
+        return mma_v2(a, b, total)
+    else:  # noqa: RET505
+        big_a, big_b = _coarse(a), _coarse(b)
+        total = mma_v2(a - big_a, big_b, total, input_precision="tf32")
+        total = mma_v2(big_a, b - big_b, total, input_precision="tf32")
+        return mma_v2(big_a, big_b, total, input_precision="tf32")
+
+
+@gluon.jit
+def turned(value, layout: gl.constexpr):
+    """The transpose of every matrix."""
+    return gl.convert_layout(gl.permute(value, (0, 2, 1)), layout)
+
+
+@gluon.jit
+def times(a, b):
+    """a b. In bfloat16 two products are one instruction, where entries lie in pairs."""
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "mul.rn.bf16x2 $0, $1, $2;", "=r,r,r", [a, b],
+            dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return a * b
+
+
+@gluon.jit
+def times_plus(a, b, c):
+    """The same and c, rounded once."""
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "fma.rn.bf16x2 $0, $1, $2, $3;", "=r,r,r,r", [a, b, c],
+            dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return a * b + c
+
+
+@gluon.jit
+def choose(flag, a, b):
+    """a where a flag is not zero. In bfloat16 the two entries of a pair have the same flag."""
+    if a.dtype == gl.bfloat16:
+        return gl.inline_asm_elementwise(
+            "{ .reg .pred p; setp.ne.s32 p, $3, 0; selp.b32 $0, $1, $2, p; }", "=r,r,r,r,r",
+            [a, b, flag], dtype=gl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return gl.where(flag != 0, a, b)
+
+
+@gluon.jit
+def masked(condition, a, b):
+    """a where a condition holds, of bfloat16 in pairs."""
+    return gl.inline_asm_elementwise(
+        "lop3.b32 $0, $3, $1, $2, 0xCA;", "=r,r,r,r",
+        [a, b, gl.where(condition, -1, 0).to(gl.int16)],
+        dtype=gl.bfloat16, is_pure=True, pack=2,
+    )  # fmt: skip
+
+
+@gluon.jit
+def flip(value):
+    """The transpose of each [8, 8] block, of two bytes an entry and held like a result."""
+    return gl.inline_asm_elementwise(
+        "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r", [value],
+        dtype=value.dtype, is_pure=True, pack=2,
+    )  # fmt: skip
+
+
+@gluon.jit
+def again(index):
+    """The same in a way that the compiler cannot see through.
+
+    So what follows from an index is computed anew where it is needed, instead of being kept, or
+    spilled, throughout a loop.
+    """
+    return gl.inline_asm_elementwise(
+        "mov.s32 $0, $1;", "=r,r", [index], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def far(time, stride):
+    """Where a time lies, in 64 bits."""
+    return time.to(gl.int64) * stride
+
+
+@gluon.jit
+def axis_of(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
+    """0 ... size - 1 along one axis of a tile."""
+    if axis == 0:
+        return gl.arange(0, size, gl.SliceLayout(1, gl.SliceLayout(2, layout)))[:, None, None]
+    elif axis == 1:  # noqa: RET505
+        return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(2, layout)))[None, :, None]
+    else:
+        return gl.arange(0, size, gl.SliceLayout(0, gl.SliceLayout(1, layout)))[None, None, :]
+
+
+@gluon.jit
+def decay(first, second, table):
+    """What a table leads to of a pair, of which the second entry also reaches the first."""
+    e1, evh, e2 = table
+    return times_plus(first, e1, times(second, evh)), times(second, e2)
+
+
+@gluon.jit
+def decay_back(first, second, table):
+    """What `decay` makes of gradients."""
+    e1, evh, e2 = table
+    return first * e1, first * evh + second * e2
+
+
+@gluon.jit
+def bit(kind: gl.constexpr, layout: gl.constexpr):
+    """[1, t, s]: whether a table leads from s to t."""
+    return ((axis_of(1, 16, layout) ^ axis_of(2, 16, layout)) >> (3 - kind)) == 1

@@ -1,0 +1,305 @@
+# pyrefly: ignore-errors
+"""`scan_forward` for 16 states."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import (
+    axis_of,
+    bit,
+    choose,
+    decay,
+    far,
+    multiply,
+    to_float32,
+    turned,
+)
+from orderless.ops.triton.fast.layouts import bits, whole_pair_layout, whole_rows_layout
+from orderless.ops.triton.fast.program import SIZES, program_of
+from orderless.ops.triton.fast.rooms import (
+    FROM_START,
+    HOLD,
+    QUICK,
+    TO_END,
+    TO_END_UNHELD,
+    copy,
+    copy_of,
+    fetch_over,
+    fetch_pair,
+    fetch_tables,
+    of_skip,
+    room_for_skip,
+    rooms_for_tables,
+    whole_table,
+)
+
+
+@gluon.constexpr_function
+def _column_part_layout(block, width):
+    """[variable, channel, state], the h or the v part of a state, where a warp owns a variable."""
+    registers = [[0, 0, 1], [0, 8, 0], [0, 0, 8], *bits(width, 1, 3, 16)]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, bits(block, 0, 3), [], [block, width, 16])
+
+
+@gluon.jit
+def _stack_all(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, state] as [variable, time, (half, part, state of the half)]."""
+    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
+    return gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, 16, 32])
+
+
+@gluon.jit
+def _columns_of(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of a state as [variable, channel, (half, part, state of the half)]."""
+    both = gl.reshape(gl.join(h, v), [BLOCK, WIDTH, 2, 8, 2])
+    both = gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [BLOCK, WIDTH, 32])
+    return gl.convert_layout(both, mma)
+
+
+@gluon.jit
+def _parts_of_columns(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [BLOCK, WIDTH, 2, 2, 8]), (0, 1, 2, 4, 3))
+    h, v = gl.split(gl.reshape(both, [BLOCK, WIDTH, 16, 2]))
+    return gl.convert_layout(h, part), gl.convert_layout(v, part)
+
+
+@gluon.jit
+def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+             layout: gl.constexpr):  # fmt: skip
+    """[1, rows, columns] for every variable."""
+    value, _ = gl.broadcast(value, gl.zeros([BLOCK, ROWS, COLUMNS], value.dtype, layout))
+    return value
+
+
+@gluon.jit(do_not_specialize=SIZES)
+def fast_forward(
+    x, write, read, tables, quick, start, base, field, factors, skip, gate, present, y, end,
+    variables, time, channels, head_size, chunks, segments, per_segment,
+    x_batch, x_variable, x_time,
+    write_batch, write_variable, write_time,
+    read_batch, read_variable, read_time,
+    present_batch, present_variable, present_time,
+    gate_batch, gate_variable, gate_time,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
+    HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
+    REVERSE: gl.constexpr,
+):  # fmt: skip
+    """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
+
+    field [B,T,D] like x, and what `fill_factors` made of its write: with HAS_FIELD it is a second
+    input, the same for all variables.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = x.dtype.element_ty
+    wide: gl.constexpr = 128 // low.primitive_bitwidth
+    lanes: gl.constexpr = WIDTH // wide
+    few: gl.constexpr = 16 // wide
+    # Results in float32 lie in whole sectors as they are.
+    out_rows: gl.constexpr = whole_rows_layout(BLOCK, WIDTH, lanes) if wide == 8 else mma
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
+    common: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // lanes, lanes], [1, BLOCK, 1],
+                                            [2, 1, 0])  # fmt: skip
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
+    tiles: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
+                                           [BLOCK, 1, 1], [2, 1, 0])  # fmt: skip
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
+    thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
+    twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+
+    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
+    DEPTH: gl.constexpr = 2 if HAS_FIELD or wide == 4 else 3
+    b, _, first_variable, _, head, first_channel, segment = program_of(
+        variables, channels, head_size, segments, BLOCK, WIDTH
+    )
+    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    if low == gl.bfloat16:
+        quick += (b * (channels // head_size) + head) * chunks * QUICK
+    # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
+    left_variables = variables - first_variable
+    v_rows, t_rows = axis_of(0, BLOCK, rows), axis_of(1, 16, rows)
+    v_thin, t_thin = axis_of(0, BLOCK, thin), axis_of(1, 16, thin)
+    v_out, t_out = axis_of(0, BLOCK, out_rows), axis_of(1, 16, out_rows)
+    v_part = axis_of(0, BLOCK, part)
+    p_rows, p_out = axis_of(2, WIDTH, rows), axis_of(2, WIDTH, out_rows)
+    towards = 1
+    if REVERSE:
+        towards = -1
+    # A pointer for each row: what a thread takes of it then lies at distances known beforehand.
+    x += b * x_batch + first_variable * x_variable + first_channel
+    x = x + (v_rows * x_variable + t_rows * (towards * x_time))
+    write += b * write_batch + first_variable * write_variable
+    write = write + (v_thin * write_variable + t_thin * (towards * write_time))
+    read += b * read_batch + first_variable * read_variable
+    read = read + (v_thin * read_variable + t_thin * (towards * read_time))
+    from_y = (b * variables + first_variable) * time * channels + first_channel
+    row_y = v_out * (time * channels) + t_out * (towards * channels)
+    y = y + from_y + row_y
+    if HAS_BASE:
+        base = base + from_y + row_y
+    if HAS_FIELD:
+        t_common = axis_of(1, 16, common)
+        field += b * time * channels + first_channel
+        field = field + t_common * (towards * channels)
+        factors += (b * (channels // head_size) + head) * chunks * (6 * 512)
+        tile = axis_of(1, 16, tiles) * 32 + axis_of(2, 32, tiles)
+        factors = factors + tile
+        rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_room)
+        rooms_four = gl.allocate_shared_memory(low, [DEPTH, 4, 16, 32], twin_room)
+        rooms_two = gl.allocate_shared_memory(low, [DEPTH, 2, 16, 32], twin_room)
+    if HAS_GATE:
+        gate += b * gate_batch + first_variable * gate_variable + first_channel
+        gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
+    if HAS_PRESENT:
+        present += b * present_batch + first_variable * present_variable
+    row_state = axis_of(1, WIDTH, part) + axis_of(2, 16, part) * channels
+    if HAS_START:
+        corner = start + ((b * variables + first_variable) * segments + segment) * 32 * channels
+        corner = corner + first_channel + (v_part * (segments * 32 * channels) + row_state)
+        h = gl.load(corner, mask=v_part < left_variables, other=0.0)
+        s = gl.load(corner + 16 * channels, mask=v_part < left_variables, other=0.0)
+    else:
+        h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
+        s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
+    lower = axis_of(1, 16, mma) >= axis_of(2, 16, mma)
+    t_pair = axis_of(1, 16, pair)
+    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
+    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_ch = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_tables = rooms_for_tables(low, DEPTH)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
+    if HAS_SKIP:
+        room_skip = room_for_skip(skip + first_channel, BLOCK, WIDTH)
+    first_chunk = (segment * per_segment).to(gl.int32)
+    last_chunk = gl.minimum(first_chunk + per_segment, chunks)
+    # Ahead of the work: the first visits only fetch.
+    for visit in range(1 - DEPTH, last_chunk - first_chunk):
+        ahead = first_chunk + visit + (DEPTH - 1)
+        t_ahead = ahead * 16
+        ahead_times = time - ahead * 16
+        if REVERSE:
+            t_ahead = time - 1 - t_ahead
+        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
+        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
+        if HAS_PRESENT:
+            now = present + far(t_ahead, present_time)
+            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
+            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
+            at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
+            keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
+        room = (visit + (DEPTH - 1)) % DEPTH
+        if ahead < last_chunk:
+            copy(rooms_x.index(room), x + far(t_ahead, x_time) + p_rows, mask=keep_rows)
+            fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
+                       write + far(t_ahead, write_time), keep_thin, thin)  # fmt: skip
+            fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
+                       read + far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
+            fetch_tables(copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
+            fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
+            if HAS_FIELD:
+                at = field + far(t_ahead, channels) + axis_of(2, WIDTH, common)
+                copy(rooms_field.index(room), at, mask=t_common < ahead_times)
+                at = factors + ahead * (6 * 512)
+                copy(rooms_four.index(room), at + axis_of(0, 4, tiles) * 512)
+                copy(rooms_two.index(room), at + (axis_of(0, 2, tiles) + 4) * 512)
+        async_copy.commit_group()
+        if visit >= 0:
+            async_copy.wait_group(DEPTH - 1)
+            chunk = first_chunk + visit
+            room = visit % DEPTH
+            room_x = rooms_x.index(room)
+            here = copy_of(rooms_tables, room, low)
+            left_times = time - chunk * 16
+            t = chunk * 16
+            if REVERSE:
+                t = time - 1 - t
+            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
+            c_h, c_v = rooms_ch.index(room).load(pair), rooms_cv.index(room).load(pair)
+            b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
+            none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+            if HAS_FIELD:
+                psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
+                four, two = rooms_four.index(room), rooms_two.index(room)
+
+            # M: the response at the later of two times to the earlier one, bit by bit.
+            reads_now = gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left)
+            matrix = multiply(reads_now, turned(_stack_all(b_h, b_v, BLOCK), right), none)
+            if low == gl.bfloat16:  # these tables hold what is written as they lead it
+                b_v, b_h = w_v, w_h
+            if HAS_FIELD:
+                factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
+                field_matrix = multiply(reads_now, _for_all(factor, BLOCK, 32, 16, right), none)
+            for kind in gl.static_range(4):
+                reads = t_pair & (8 >> kind)
+                first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h),
+                                      whole_table(here, kind, low, BLOCK))  # fmt: skip
+                stacked = gl.convert_layout(_stack_all(first, second, BLOCK), left)
+                swapped = turned(_stack_all(second, first, BLOCK), right)
+                matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
+                if HAS_FIELD:
+                    factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
+                    response = multiply(stacked, _for_all(factor, BLOCK, 32, 16, right), none)
+                    field_matrix = gl.where(bit(kind, mma), response, field_matrix)
+            matrix = gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left)
+            signal = room_x.load(right)
+            out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
+            if HAS_FIELD:
+                field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
+                out = multiply(gl.convert_layout(field_matrix, left), psi, out)
+
+            # The state before the chunk is read by all times, and moves on.
+            from_h, from_v = decay(c_h, c_v, whole_table(here, FROM_START, low, BLOCK))
+            from_start = gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left)
+            state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+            out = multiply(from_start, turned(state, right), out)
+            lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
+            to_v, to_h = decay(b_v, b_h, whole_table(here, lead, low, BLOCK))
+            to_end = gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right)
+            over = rooms_over.index(room)
+            by_state: gl.constexpr = gl.SliceLayout(1, part)
+            e_h = over.slice(0, 1, dim=0).load(by_state)[:, None, :]
+            e_vh = over.slice(1, 1, dim=0).load(by_state)[:, None, :]
+            e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
+            state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            # Loaded once more: the registers of a right operand would have to be put in order.
+            state = multiply(room_x.permute((0, 2, 1)).load(left), to_end, state)
+            if HAS_FIELD:
+                factor = _for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right)
+                psi = rooms_field.index(room).permute((0, 2, 1)).load(left)
+                state = multiply(_for_all(psi, BLOCK, WIDTH, 16, left), factor, state)
+            h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
+
+            if HAS_SKIP:
+                out += of_skip(room_skip, mma) * to_float32(room_x.load(mma), mma)
+            result = gl.convert_layout(out.to(low), out_rows)
+            stored = (t_out < left_times) & (v_out < left_variables)
+            keep = stored
+            if HAS_PRESENT:
+                at = present + far(t, present_time)
+                at = at + (v_out * present_variable + t_out * (towards * present_time))
+                keep = keep & (gl.load(at, mask=keep, other=0) != 0)
+            if HAS_BASE:
+                add = gl.load(base + far(t, channels) + p_out, mask=stored, other=0.0)
+                result = (result.to(gl.float32) + add.to(gl.float32)).to(low)
+            if HAS_GATE:
+                opening = gl.load(gate + far(t, gate_time) + p_out, mask=keep, other=0.0)
+                opening = opening.to(gl.float32)
+                opening = opening / (1.0 + gl.exp(-opening))
+                result = (result.to(gl.float32) * opening).to(low)
+            gl.store(y + far(t, channels) + p_out, result, mask=stored)
+    if segment == segments - 1:
+        corner = end + (b * variables + first_variable) * 32 * channels + first_channel
+        corner = corner + (v_part * (32 * channels) + row_state)
+        gl.store(corner, h, mask=v_part < left_variables)
+        gl.store(corner + 16 * channels, s, mask=v_part < left_variables)

@@ -1,0 +1,25 @@
+# pyrefly: ignore-errors
+"""What a program works on."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+# Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
+# compiled once more for it.
+SIZES = ("variables", "chunks", "per_segment", "base_parts")
+
+
+@gluon.jit
+def program_of(variables, channels, head_size, segments, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """(batch row, number of rows, first variable, slice, head, first channel, segment)."""
+    per_head = head_size // WIDTH
+    slices = (channels // head_size) * per_head
+    blocks = gl.cdiv(variables, BLOCK)
+    pid = gl.program_id(0).to(gl.int64)
+    slice_ = pid % slices
+    outer = pid // slices // blocks
+    batch = gl.num_programs(0) // slices // blocks // segments
+    head = slice_ // per_head
+    first_channel = head * head_size + (slice_ % per_head) * WIDTH
+    first_variable = ((pid // slices) % blocks) * BLOCK
+    return outer % batch, batch, first_variable, slice_, head, first_channel, outer // batch

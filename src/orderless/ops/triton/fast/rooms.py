@@ -1,0 +1,209 @@
+# pyrefly: ignore-errors
+"""Shared memory: the tables of a chunk and how they get there, weights, skip."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import again, axis_of, to_float32
+from orderless.ops.triton.fast.layouts import eight_layout, whole_pair_layout
+
+# Places of tables in `quick`, after those of the four bits: as in `tables.py`.
+FROM_START = gl.constexpr(4)
+TO_END_UNHELD = gl.constexpr(5)
+TO_END = gl.constexpr(6)
+HOLD = gl.constexpr(7)
+QUICK = gl.constexpr(24 * 256)  # entries of a chunk
+
+copy = async_copy.async_copy_global_to_shared
+
+
+@gluon.jit
+def rooms_for_tables(low: gl.constexpr, COPIES: gl.constexpr):
+    """Shared memory for the tables of a chunk: `quick` in bfloat16, `tables` in float32.
+
+    Rooms of their own, not parts of one: between parts the compiler would put barriers.
+    """
+    if low == gl.bfloat16:
+        lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
+        return (
+            gl.allocate_shared_memory(low, [COPIES, 16, 256], lines),
+            gl.allocate_shared_memory(low, [COPIES, 8, 256], lines),
+        )
+    else:  # noqa: RET505
+        tiles: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+        return (
+            gl.allocate_shared_memory(low, [COPIES, 16, 16, 16], tiles),
+            gl.allocate_shared_memory(low, [COPIES, 4, 16, 16], tiles),
+            gl.allocate_shared_memory(low, [COPIES, 1, 16, 16], tiles),
+        )
+
+
+@gluon.jit
+def copy_of(rooms, i, low: gl.constexpr):
+    """One of the copies of these rooms."""
+    if low == gl.bfloat16:
+        return rooms[0].index(i), rooms[1].index(i)
+    else:  # noqa: RET505
+        return rooms[0].index(i), rooms[1].index(i), rooms[2].index(i)
+
+
+@gluon.jit
+def fetch_lines(room, source, ROWS: gl.constexpr, WARPS: gl.constexpr):
+    """Start to copy lines of `quick`."""
+    lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+    row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None])
+    copy(room, source + (row * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]))
+
+
+@gluon.jit
+def fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.constexpr):
+    """Start to copy the tables of a chunk."""
+    if low == gl.bfloat16:
+        quick = quick + chunk * QUICK
+        fetch_lines(rooms[0], quick, 16, WARPS)
+        fetch_lines(rooms[1], quick + 16 * 256, 8, WARPS)
+    else:
+        many, more, last = rooms
+        lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
+        tile = axis_of(1, 16, lines) * 16 + axis_of(2, 16, lines)
+        tables = tables + chunk * (21 * 256) + tile
+        copy(many, tables + axis_of(0, 16, lines) * 256)
+        copy(more, tables + (axis_of(0, 4, lines) + 16) * 256)
+        copy(last, tables + 20 * 256)
+
+
+@gluon.jit
+def _split_table(rooms, kind: gl.constexpr, layout: gl.constexpr):
+    """(e1, evh, e2), each [1, 16, 16], of a table in float32 by its place in `quick`."""
+    many, more, last = rooms
+    if kind < 5:
+        return (
+            many.slice(kind * 3, 1, dim=0).load(layout),
+            many.slice(kind * 3 + 1, 1, dim=0).load(layout),
+            many.slice(kind * 3 + 2, 1, dim=0).load(layout),
+        )
+    elif kind == TO_END:  # noqa: RET505
+        return (
+            many.slice(15, 1, dim=0).load(layout),
+            more.slice(0, 1, dim=0).load(layout),
+            more.slice(1, 1, dim=0).load(layout),
+        )
+    else:
+        gl.static_assert(kind == HOLD)
+        return (
+            more.slice(3, 1, dim=0).load(layout),
+            last.load(layout),
+            more.slice(2, 1, dim=0).load(layout),
+        )
+
+
+@gluon.jit
+def pairs_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
+    """(e1, evh), each [1, 16, states], from lines of `quick`."""
+    value = gl.reshape(value, [HALVES, 8, 4, 2, 2, 2])  # half, row, column, entry, row, column
+    value = gl.reshape(gl.permute(value, (4, 1, 0, 2, 5, 3)), [1, 16, 8 * HALVES, 2])
+    e1, evh = gl.split(value)
+    return gl.convert_layout(e1, layout), gl.convert_layout(evh, layout)
+
+
+@gluon.jit
+def singles_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
+    """e2, [1, 16, states], from a line of `quick`."""
+    value = gl.permute(gl.reshape(value, [8, 4, HALVES, 2, 2]), (3, 0, 2, 1, 4))
+    return gl.convert_layout(gl.reshape(value, [1, 16, 8 * HALVES]), layout)
+
+
+@gluon.jit
+def eight_of(value, HALF: gl.constexpr, eight: gl.constexpr):
+    """Eight of the states of a [variable, time, state] tile."""
+    value = gl.reshape(value, [value.shape[0], 16, 2, 8])
+    first, second = gl.split(gl.permute(value, (0, 1, 3, 2)))
+    if HALF == 0:
+        return gl.convert_layout(first, eight)
+    else:  # noqa: RET505
+        return gl.convert_layout(second, eight)
+
+
+@gluon.jit
+def whole_table(rooms, kind: gl.constexpr, low: gl.constexpr, BLOCK: gl.constexpr):
+    """(e1, evh, e2) for all states where a warp owns a variable."""
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    if low == gl.bfloat16:
+        both: gl.constexpr = gl.BlockedLayout([2, 8], [1, 32], [BLOCK, 1], [1, 0])
+        one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+        e1, evh = pairs_of_lines(rooms[0].slice(2 * kind, 2, dim=0).load(both), 2, pair)
+        e2 = singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        return e1, evh, e2
+    else:  # noqa: RET505
+        return _split_table(rooms, kind, pair)
+
+
+@gluon.jit
+def half_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, low: gl.constexpr,
+                  BLOCK: gl.constexpr):  # fmt: skip
+    """The same for eight states, and once more in float32."""
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    if low == gl.bfloat16:
+        one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+        e1, evh = pairs_of_lines(rooms[0].slice(2 * kind + HALF, 1, dim=0).load(one), 1, eight)
+        e2 = singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        e2 = eight_of(e2, HALF, eight)
+        return (e1, evh, e2), (to_float32(e1, eight), to_float32(evh, eight), to_float32(e2, eight))
+    else:  # noqa: RET505
+        one, two, three = _split_table(rooms, kind, pair)
+        table = (
+            eight_of(one, HALF, eight),
+            eight_of(two, HALF, eight),
+            eight_of(three, HALF, eight),
+        )
+        return table, table
+
+
+@gluon.jit
+def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
+    """Start to copy the h and v parts, [variables, 16, 16] each, of write or read."""
+    copy(room_h, source + axis_of(2, 16, thin), mask=mask)
+    copy(room_v, source + (axis_of(2, 16, thin) + 16), mask=mask)
+
+
+@gluon.jit
+def fetch_over(room, tables, chunk, WARPS: gl.constexpr):
+    """Start to copy (e_h, e_vh, e_v) over a whole chunk, 16 states each, and 16 entries of no use.
+
+    From shared memory, like all tables: a load from global memory would be waited for.
+    """
+    ROWS: gl.constexpr = room.shape[0]
+    WIDE: gl.constexpr = 64 // ROWS
+    lines: gl.constexpr = gl.BlockedLayout([1, 4], [128 // WIDE, WIDE // 4], [WARPS, 1], [1, 0])
+    row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]) * WIDE
+    at = (row // 16) * 256 + row % 16 + gl.arange(0, WIDE, gl.SliceLayout(0, lines))[None, :]
+    copy(room, tables + chunk * (21 * 256) + (12 * 256 + 240) + at)
+
+
+@gluon.jit
+def over_eight(room, HALF: gl.constexpr, part: gl.constexpr):
+    """(e_h, e_vh, e_v), each [1, 8, 1], from a room of [8, 8]."""
+    flat: gl.constexpr = gl.SliceLayout(2, part)
+    return (
+        room.slice(HALF, 1, dim=0).load(flat)[:, :, None],
+        room.slice(2 + HALF, 1, dim=0).load(flat)[:, :, None],
+        room.slice(4 + HALF, 1, dim=0).load(flat)[:, :, None],
+    )
+
+
+@gluon.jit
+def room_for_skip(skip, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """The skip weights of a slice in shared memory."""
+    line: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, BLOCK], [1, 0])
+    room = gl.allocate_shared_memory(gl.float32, [1, WIDTH],
+                                     gl.SwizzledSharedLayout(1, 1, 1, [1, 0]))  # fmt: skip
+    room.store(gl.load(skip + gl.arange(0, WIDTH, gl.SliceLayout(0, line))[None, :]))
+    return room
+
+
+@gluon.jit
+def of_skip(room, mma: gl.constexpr):
+    """These weights, [1, 1, channel]."""
+    return room.load(gl.SliceLayout(1, mma))[:, None, :]

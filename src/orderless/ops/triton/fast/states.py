@@ -1,0 +1,283 @@
+# pyrefly: ignore-errors
+"""The states before every chunk, for the backward pass."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, turned
+from orderless.ops.triton.fast.layouts import bits
+from orderless.ops.triton.fast.program import SIZES, program_of
+from orderless.ops.triton.fast.rooms import (
+    QUICK,
+    TO_END_UNHELD,
+    copy,
+    fetch_lines,
+    fetch_over,
+    fetch_pair,
+    over_eight,
+    pairs_of_lines,
+    singles_of_lines,
+)
+
+
+@gluon.constexpr_function
+def _pair_layout(block):
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[0, 0, 8], *bits(block, 0, 3)]
+    return gl.DistributedLinearLayout([[0, 0, 1], [0, 8, 0]], lanes, warps, [], [block, 16, 16])
+
+
+@gluon.constexpr_function
+def _single_layout(block):
+    """A line of `quick` with one entry for 16 states, where two warps own a variable."""
+    warps = [[0, 4], *([0, 0] for _ in bits(block, 0, 2))]
+    lanes = [[0, 8], [0, 16], [0, 32], [0, 64], [0, 128]]
+    return gl.DistributedLinearLayout([[0, 1], [0, 2]], lanes, warps, [], [1, 256])
+
+
+@gluon.constexpr_function
+def _right_layout(block, width):
+    """[variable, warp, time, channel] as right operands over times, the same for both warps."""
+    registers = [[0, 0, 1, 0], [0, 0, 8, 0], *bits(width, 3, 4, 8)]
+    lanes = [[0, 0, 2, 0], [0, 0, 4, 0], [0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 4]]
+    warps = [[0, 1, 0, 0], *bits(block, 0, 4)]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [block, 2, 16, width])
+
+
+@gluon.constexpr_function
+def _half_layout(block, width):
+    """[(variable, warp), state, channel]: the h or the v part of a state."""
+    registers = [[0, 0, 1], *bits(width, 2, 3, 8)]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = bits(2 * block, 0, 3)
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [2 * block, 8, width])
+
+
+@gluon.jit
+def _axis_of_four(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
+    if axis == 0:
+        flat: gl.constexpr = gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, layout)))
+        return gl.arange(0, size, flat)[:, None, None, None]
+    elif axis == 2:  # noqa: RET505
+        flat: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, layout)))
+        return gl.arange(0, size, flat)[None, None, :, None]
+    else:
+        flat: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, layout)))
+        return gl.arange(0, size, flat)[None, None, None, :]
+
+
+@gluon.jit
+def _stack(first, second, BLOCK: gl.constexpr):
+    """A pair of [variable, time, state] as [(variable, warp), time, (part, state of the warp)]."""
+    both = gl.reshape(gl.join(first, second), [BLOCK, 16, 2, 8, 2])
+    return gl.reshape(gl.permute(both, (0, 2, 1, 4, 3)), [2 * BLOCK, 16, 16])
+
+
+@gluon.jit
+def _whole(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+    """The two parts of a state as [(variable, warp), (part, state), channel]."""
+    both = gl.reshape(gl.permute(gl.join(h, v), (0, 3, 1, 2)), [2 * BLOCK, 16, WIDTH])
+    return gl.convert_layout(both, mma)
+
+
+@gluon.jit
+def _parts(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):
+    both = gl.permute(gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1))
+    h, v = gl.split(both)
+    return gl.convert_layout(h, half), gl.convert_layout(v, half)
+
+
+@gluon.jit
+def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """[variable, 1, time, channel] in shared memory, for both warps of a variable."""
+    value = room.load(layout)
+    value, _ = gl.broadcast(value, gl.zeros([BLOCK, 2, 16, WIDTH], value.dtype, layout))
+    return gl.reshape(value, [2 * BLOCK, 16, WIDTH])
+
+
+@gluon.jit
+def _to_scratch(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, flat: gl.constexpr):
+    """A state as each thread holds it, so that it goes to memory and back in whole lines."""
+    value = gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH // 16, 2, 4, 2])
+    value = gl.reshape(gl.permute(value, (0, 3, 2, 5, 1, 4, 6)), [2 * BLOCK, 16 * WIDTH])
+    return gl.convert_layout(value, flat)
+
+
+@gluon.jit
+def _scratch_at(BLOCK: gl.constexpr, WIDTH: gl.constexpr, row, flat: gl.constexpr):
+    """Offsets of [(variable, warp), 16 * WIDTH], for variables that lie `row` apart."""
+    w = gl.arange(0, 2 * BLOCK, gl.SliceLayout(1, flat))[:, None]
+    i = gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    return (w // 2) * row + (w % 2) * (16 * WIDTH) + i, w // 2
+
+
+@gluon.jit
+def _load_state(source, b, first_variable, first_channel, variables, segments, segment, channels,
+                BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
+    """The two parts of the state in a [B, V, segment, 2, 16, D] tensor."""
+    at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
+                           BLOCK, WIDTH, half)  # fmt: skip
+    h = gl.load(source + at, mask=inside, other=0.0)
+    v = gl.load(source + at + 16 * channels, mask=inside, other=0.0)
+    return h, v
+
+
+@gluon.jit
+def _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
+              BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
+    w = axis_of(0, 2 * BLOCK, half)
+    corner = ((b * variables + first_variable) * segments + segment) * 32 * channels + first_channel
+    within = (w // 2) * (segments * 32 * channels) + ((w % 2) * 8 + axis_of(1, 8, half)) * channels
+    at = corner + (within + axis_of(2, WIDTH, half))
+    return at, w // 2 < variables - first_variable
+
+
+@gluon.jit(do_not_specialize=SIZES)
+def fast_states(
+    x, write, tables, quick, start, present, states,
+    variables, time, channels, head_size, chunks, segments, per_segment,
+    x_batch, x_variable, x_time,
+    write_batch, write_variable, write_time,
+    present_batch, present_variable, present_time,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+):  # fmt: skip
+    """The state before every chunk and after the last, like x, for `fast_backward`.
+
+    states [slice, B, V, chunk + 1, warp, 16 * WIDTH], in the order in which threads hold them.
+    """
+    WARPS: gl.constexpr = 2 * BLOCK
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = _pair_layout(BLOCK)
+    half: gl.constexpr = _half_layout(BLOCK, WIDTH)
+    over_times: gl.constexpr = _right_layout(BLOCK, WIDTH)
+    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+    low: gl.constexpr = x.dtype.element_ty
+    wide: gl.constexpr = 128 // low.primitive_bitwidth
+    lanes: gl.constexpr = WIDTH // wide
+    few: gl.constexpr = 16 // wide
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
+                                          [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
+                                          [2, 1, 0])  # fmt: skip
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
+    thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
+    table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+
+    DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
+    b, batch, first_variable, slice_, head, first_channel, segment = program_of(
+        variables, channels, head_size, segments, BLOCK, WIDTH
+    )
+    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    left_variables = variables - first_variable
+    v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
+    v_thin, t_thin = axis_of(0, BLOCK, thin), axis_of(1, 16, thin)
+    towards = 1
+    if REVERSE:
+        towards = -1
+    x += b * x_batch + first_variable * x_variable + first_channel
+    row_x = v_rows * x_variable + t_rows * (towards * x_time) + _axis_of_four(3, WIDTH, rows)
+    write += b * write_batch + first_variable * write_variable
+    row_write = v_thin * write_variable + t_thin * (towards * write_time)
+    if HAS_PRESENT:
+        present += b * present_batch + first_variable * present_variable
+    if HAS_START:
+        h, s = _load_state(start, b, first_variable, first_channel, variables, segments, segment,
+                           channels, BLOCK, WIDTH, half)  # fmt: skip
+    else:
+        h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+        s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+    states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
+    row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
+    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
+    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    if low == gl.bfloat16:
+        quick += (b * (channels // head_size) + head) * chunks * QUICK
+        lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
+        rooms_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
+        rooms_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
+    else:
+        rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 8, 8], plain_room)
+    first_chunk = (segment * per_segment).to(gl.int32)
+    last_chunk = gl.minimum(first_chunk + per_segment, chunks)
+    for visit in range(1 - DEPTH, last_chunk - first_chunk):
+        ahead = first_chunk + visit + (DEPTH - 1)
+        t_ahead = ahead * 16
+        ahead_times = time - ahead * 16
+        if REVERSE:
+            t_ahead = time - 1 - t_ahead
+        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
+        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
+        if HAS_PRESENT:
+            now = present + far(t_ahead, present_time)
+            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
+            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
+            at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
+            keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
+        room = (visit + (DEPTH - 1)) % DEPTH
+        if ahead < last_chunk:
+            copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
+            fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
+                       write + far(t_ahead, write_time) + row_write, keep_thin, thin)  # fmt: skip
+            if low == gl.bfloat16:
+                source = quick + ahead * QUICK
+                fetch_lines(rooms_pairs.index(room), source + 2 * TO_END_UNHELD * 256, 2, WARPS)
+                fetch_lines(rooms_single.index(room), source + (16 + TO_END_UNHELD) * 256, 1, WARPS)
+            else:
+                # From a time to the end, and the hold, are the last six tiles of a chunk.
+                many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
+                                                      [2, 1, 0])  # fmt: skip
+                tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
+                copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
+            fetch_over(rooms_over.index(room), tables, ahead, WARPS)
+        async_copy.commit_group()
+        if visit >= 0:
+            async_copy.wait_group(DEPTH - 1)
+            chunk = first_chunk + visit
+            room = visit % DEPTH
+            kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
+            gl.store(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states, kept,
+                     mask=v_flat < left_variables)  # fmt: skip
+            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
+            if low == gl.bfloat16:
+                by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+                e1, evh = pairs_of_lines(rooms_pairs.index(room).load(by_warp), 2, pair)
+                line = rooms_single.index(room).load(_single_layout(BLOCK))
+                table = (e1, evh, singles_of_lines(line, 2, pair))
+            else:
+                here = rooms_tables.index(room)
+                hold = (
+                    here.slice(6, 1, dim=0).load(pair),
+                    here.slice(7, 1, dim=0).load(pair),
+                    here.slice(5, 1, dim=0).load(pair),
+                )
+                w_v, w_h = decay(w_v, w_h, hold)
+                table = (
+                    here.slice(2, 1, dim=0).load(pair),
+                    here.slice(3, 1, dim=0).load(pair),
+                    here.slice(4, 1, dim=0).load(pair),
+                )
+            to_v, to_h = decay(w_v, w_h, table)
+            to_end = turned(_stack(to_h, to_v, BLOCK), left)
+            signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
+                                       right)  # fmt: skip
+            first = over_eight(rooms_over.index(room), 0, half)
+            second = over_eight(rooms_over.index(room), 1, half)
+            is_first = axis_of(0, WARPS, half) % 2 == 0
+            e_h, e_vh = (
+                gl.where(is_first, first[0], second[0]),
+                gl.where(is_first, first[1], second[1]),
+            )
+            e_v = gl.where(is_first, first[2], second[2])
+            state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            h, s = _parts(multiply(to_end, signal, state), BLOCK, WIDTH, half)
+    if segment == segments - 1:
+        kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
+        gl.store(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states, kept,
+                 mask=v_flat < left_variables)  # fmt: skip

@@ -1,0 +1,64 @@
+"""What every operator needs: its registration, and tensors as the kernels take them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+UNROLL = 8  # steps of a recurrence whose loads are made at once
+
+LIBRARY = torch.library.Library("orderless", "DEF")
+
+
+def operator(function: Callable) -> Any:
+    """The function as an operator.
+
+    `torch.library.custom_op` would do, but its first call loads PyTorch's compiler: seconds.
+    """
+    name = function.__name__
+    LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=()))
+    LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+    return getattr(torch.ops.orderless, name).default
+
+
+def shapes_of(operator: Any) -> Callable:
+    """Register what the compiler asks instead of running an operator."""
+    return torch.library.register_fake(operator, lib=LIBRARY)
+
+
+def with_gradients(operator: Any, backward: Callable, setup_context: Callable) -> None:
+    """Register how gradients of an operator are made."""
+    torch.library.register_autograd(operator, backward, setup_context=setup_context, lib=LIBRARY)
+
+
+def precision(x: Tensor) -> str:
+    """How products of float32 are made: of parts where the inputs are float32."""
+    return "tf32x3" if x.dtype == torch.float32 else "tf32"
+
+
+def strides(value: Tensor | None) -> tuple[int, int, int]:
+    """Of batch, variable and time; zeros for what is absent."""
+    return (0, 0, 0) if value is None else value.stride()[:3]  # pyrefly: ignore
+
+
+def rows_contiguous(value: Tensor, aligned: bool = False) -> Tensor:
+    """A view as it is where its last axes lie together, so that no projection is copied.
+
+    aligned: and where all of its rows begin at a multiple of 16 bytes that Triton knows to be one,
+    for the copies of `fast`.
+    """
+    shape, stride = value.shape[3:], value.stride()[3:]
+    expected = (1,) if len(shape) == 1 else (shape[-1], 1)
+    as_it_is = stride == expected
+    if aligned:
+        as_it_is &= value.data_ptr() % 16 == 0 and all(n % 16 == 0 for n in value.stride()[:3])
+    return value if as_it_is else value.clone(memory_format=torch.contiguous_format)
+
+
+def sum_slices(slices: Tensor) -> Tensor:
+    """The sum of what slices of channels left."""
+    if len(slices) == 1:
+        return slices[0]
+    # Two are the rule, and adding is much faster than summing over a leading axis.
+    return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
