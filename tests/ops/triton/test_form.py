@@ -136,6 +136,7 @@ SMALL = {
         ("field", "gate", "skip", "state", "members", "observed", "reverse"),
     ),
     "feedback with masks": ((1, 3, 9, 2, 1, 2), ("feedback", "state", "members", "observed")),
+    "feedback of a variable alone": ((1, 1, 9, 2, 1, 2), ("feedback", "field", "state")),
 }
 
 
@@ -268,8 +269,11 @@ def _run(named):
     return run(_call(named, {}, False))
 
 
-def test_only_inputs_are_saved_for_the_backward_pass(device):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_only_inputs_are_saved_for_the_backward_pass(device, dtype):
     named = _tiny(device)
+    for name in ("x", "write", "read", "field", "field_write"):
+        named[name] = named[name].detach().to(dtype).requires_grad_()
     saved = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
         y, _ = _run(named)

@@ -14,7 +14,7 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     time = x.shape[2]
     present = _present(call)
     step = call.step.float().expand(-1, time, -1)
-    rates = [rate.float().contiguous() for rate in call.generator]
+    rates = _rates(call)
     write = call.write.to(x.dtype).expand(-1, -1, time, -1, -1)
     read = call.read.to(x.dtype).expand(-1, -1, time, -1, -1)
     skip = None if call.skip is None else call.skip.float()
@@ -24,8 +24,8 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
         state = torch.where(_over_state(call.members), state, 0.0)
     field = field_write = shared = None
     if call.field is not None and call.field_write is not None:
-        field, field_write = call.field.float(), call.field_write.float().expand(-1, time, -1, -1)
-    if call.mean_generator is not None:
+        field, field_write = call.field, call.field_write.expand(-1, time, -1, -1)
+    if call.mean_generator is not None and x.shape[1] > 1:
         shared = _mean_mode(call, step, rates, write, state, present, field, field_write)
         field = field_write = None
     y, end = scan(
@@ -38,6 +38,17 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     return y, end
 
 
+def _rates(call: ScanCall) -> list[Tensor]:
+    """Of every variable on its own; a variable that is alone is the mean."""
+    rates = [rate.float() for rate in call.generator]
+    if call.mean_generator is not None and call.x.shape[1] == 1:
+        # Nothing depends on its own rates: their gradients are zero, but there are some.
+        rates = [
+            mean.float() + 0 * own for mean, own in zip(call.mean_generator, rates, strict=True)
+        ]
+    return [rate.contiguous() for rate in rates]
+
+
 def _mean_mode(
     call: ScanCall,
     step: Tensor,
@@ -48,14 +59,14 @@ def _mean_mode(
     field: Tensor | None,
     field_write: Tensor | None,
 ) -> Tensor:
-    """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/trajectory.py`."""
+    """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/feedback.py`."""
     weight = call.x.new_ones(call.x.shape[:2], dtype=torch.float32)
     if call.members is not None:
         weight = call.members.float()
     weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
     own = both = pool_states(write, call.x, weight, present)
     if field is not None and field_write is not None:
-        both = own + field_write.unsqueeze(-1) * field[:, :, None, None]
+        both = own + field_write.float().unsqueeze(-1) * field.float()[:, :, None, None]
     start = None if state is None else torch.einsum("bv,bvknd->bknd", weight, state)
     assert call.mean_generator is not None
     mean_rates = [rate.float().contiguous() for rate in call.mean_generator]

@@ -262,7 +262,7 @@ def scan(
     # As a second input the field costs little; segments of time know of no second input.
     beside = fast and sizes.segments == 1
     if field is not None and field_write is not None and not beside:
-        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
+        drive = _drive(field, field_write)
         shared = trajectory(drive, step, *rates, None, reverse)
         field = None
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
@@ -473,7 +473,7 @@ def _scan_gradients(ctx, d_y, d_end):
         d_y, d_gate = _gate_gradients(d_y, before, gate, present)
     drive = None
     if field is not None:
-        drive = field_write.unsqueeze(-1) * field[:, :, None, None]
+        drive = _drive(field, field_write)
         shared = trajectory(drive, step, h, v, vh, None, ctx.reverse)
     d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
         d_y, d_end, *own, shared, skip, state, present, ctx.reverse
@@ -489,8 +489,9 @@ def _scan_gradients(ctx, d_y, d_end):
         )
         d_step, d_rates = d_step + more_step, d_rates + more_rates
         by_state = d_drive.flatten(2, 3)
-        d_field = torch.matmul(field_write.flatten(2).unsqueeze(2), by_state).squeeze(2)
-        d_field_write = torch.matmul(by_state, field.unsqueeze(-1)).view_as(field_write)
+        d_field = torch.matmul(field_write.float().flatten(2).unsqueeze(2), by_state).squeeze(2)
+        d_field_write = torch.matmul(by_state, field.float().unsqueeze(-1)).view_as(field_write)
+        d_field, d_field_write = d_field.to(field.dtype), d_field_write.to(field_write.dtype)
         d_shared = None
     return (
         d_x,
@@ -507,6 +508,11 @@ def _scan_gradients(ctx, d_y, d_end):
         None,
         None,
     )
+
+
+def _drive(field: Tensor, field_write: Tensor) -> Tensor:
+    """What the field writes to a state, [B,T,2,N,D] in float32."""
+    return field_write.float().unsqueeze(-1) * field.float()[:, :, None, None]
 
 
 def _gate_gradients(
