@@ -144,9 +144,10 @@ def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:
     ]
     older = [cell.name for cell, result in results.items() if _is_older(cell, result)]
     if older:
+        were = "1 cell was" if len(older) == 1 else f"{len(older)} cells were"
         trained.append(
-            f"{len(older)} cells were run in another setting than the table has now, the first of "
-            f"them {older[0]}; `orderless bench run` runs them again."
+            f"{were} run in another setting than the table has now, the first of them {older[0]}; "
+            "`orderless bench run` runs them again."
         )
     devices: dict[str, int] = {}
     for result in results.values():

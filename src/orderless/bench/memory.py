@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 FORGET_THE_PEAK = "5"
+OF_TENSORS = "tensors"
+"""What `peak_of_tensors` measures, for the config of a cell."""
 
 
 def start_measuring() -> None:

@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from orderless.bench.config import CellConfig, frozen
-from orderless.bench.memory import peak_of_tensors
+from orderless.bench.memory import OF_TENSORS, peak_of_tensors
 from orderless.bench.models.peers import peer_builder
 from orderless.bench.records import Outcome, SeedResult
 from orderless.nn import PRESETS, ForecastingNetwork
@@ -35,7 +35,8 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 def cell(model: str) -> CellConfig:
     """The complete setting of one cell."""
     setting = f"{SIZES['variables']} variables"
-    return CellConfig(NAME, DATA, setting, model, "fair", options=frozen(SIZES))
+    options = SIZES | {"memory": OF_TENSORS}
+    return CellConfig(NAME, DATA, setting, model, "fair", options=frozen(options))
 
 
 def run(config: CellConfig) -> Outcome:

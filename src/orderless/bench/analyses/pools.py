@@ -7,7 +7,7 @@ import torch
 
 from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import CellConfig, frozen
-from orderless.bench.memory import peak_of_tensors
+from orderless.bench.memory import OF_TENSORS, peak_of_tensors
 from orderless.bench.models.layer_forecaster import OURS, build_layer
 from orderless.bench.records import Outcome, SeedResult
 
@@ -24,7 +24,8 @@ def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
 
 def cell(pool: str, variables: int, seeds: Sequence[int]) -> CellConfig:
     """The complete setting of one cell."""
-    options = {"batch": 1, "time": 64, "channels": 32, "states": 8, "steps": 5}
+    sizes = {"batch": 1, "time": 64, "channels": 32, "states": 8}
+    options = {**sizes, "steps": 5, "memory": OF_TENSORS}
     return CellConfig(NAME, DATA, str(variables), pool, "fair", tuple(seeds), frozen(options))
 
 
