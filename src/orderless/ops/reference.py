@@ -11,6 +11,7 @@ loop alone computes.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +27,23 @@ from orderless.ops.zero_order_hold import (
     transition,
 )
 
-Coefficients = tuple[Block | FullBlock, Block | FullBlock]  # exp(A step), and its integral
+
+class _RepeatedBlock(NamedTuple):
+    """[[h, 0], [vh, v]] plus a diagonal of zeros and ones.
+
+    A tick that is the same at every time rounds in the same way at every time. So where a state
+    hardly decays in it, exp(A step) - 1 is kept, which has more digits.
+    """
+
+    h: Tensor
+    v: Tensor
+    vh: Tensor
+    plus_h: Tensor
+    plus_v: Tensor
+
+
+# exp(A step), and its integral
+Coefficients = tuple[Block | FullBlock | _RepeatedBlock, Block | FullBlock]
 Pair = tuple[Tensor, Tensor]  # (h_h, h_v), each [B,V,N,H,P] with D = H P
 
 
@@ -60,7 +77,10 @@ def _advance(coefficients: Coefficients, h: Pair, u: Pair) -> Pair:
     first = e.h * h[0] + phi.h * u[0]
     if isinstance(e, FullBlock) and isinstance(phi, FullBlock):
         first = first + e.hv * h[1] + phi.hv * u[1]
-    return first, e.v * h[1] + e.vh * h[0] + phi.v * u[1] + phi.vh * u[0]
+    second = e.v * h[1] + e.vh * h[0] + phi.v * u[1] + phi.vh * u[0]
+    if isinstance(e, _RepeatedBlock):
+        first, second = e.plus_h * h[0] + first, e.plus_v * h[1] + second
+    return first, second
 
 
 def _coefficients(generator: Generator | FullGenerator, step: Tensor) -> Coefficients:
@@ -68,13 +88,21 @@ def _coefficients(generator: Generator | FullGenerator, step: Tensor) -> Coeffic
     if isinstance(generator, FullGenerator):
         blocks = full_transition_and_hold(generator, step)
     else:
-        blocks = transition(generator, step), hold(generator, step)
+        e, phi = transition(generator, step), hold(generator, step)
+        blocks = (e if step.shape[1] > 1 else _repeated(generator, e, phi)), phi
     return _each(blocks, lambda part: part.transpose(-1, -2)[:, :, None, :, :, None])
 
 
+def _repeated(generator: Generator, e: Block, phi: Block) -> _RepeatedBlock:
+    stays_h, stays_v = e.h > 0.5, e.v > 0.5
+    h = torch.where(stays_h, generator.h * phi.h, e.h)  # exp(a s) - 1 = a (integral of exp)
+    v = torch.where(stays_v, generator.v * phi.v, e.v)
+    return _RepeatedBlock(h, v, e.vh, stays_h.to(h), stays_v.to(v))
+
+
 def _each(coefficients: Coefficients, change: Callable[[Tensor], Tensor]) -> Coefficients:
-    e, phi = (type(block)(*map(change, block)) for block in coefficients)
-    return e, phi
+    e, phi = coefficients
+    return type(e)(*map(change, e)), type(phi)(*map(change, phi))
 
 
 def _at(value: Tensor, axis: int, t: int) -> Tensor:
