@@ -28,6 +28,9 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     if call.mean_generator is not None and x.shape[1] > 1:
         shared = _mean_mode(call, step, rates, write, state, present, field, field_write)
         field = field_write = None
+        if call.members is not None:
+            write = torch.where(_deviate(call.members), write, 0.0)
+            state = None if state is None else torch.where(_deviate(call.members), state, 0.0)
     y, end = scan(
         x, step, *rates, write, read, field, field_write, shared, skip, gate, state, present,
         call.reverse,
@@ -71,7 +74,15 @@ def _mean_mode(
     assert call.mean_generator is not None
     mean_rates = [rate.float().contiguous() for rate in call.mean_generator]
     mean = trajectory(both, step, *mean_rates, start, call.reverse)
-    return mean - trajectory(own, step, *rates, start, call.reverse)
+    of_own = trajectory(own, step, *rates, start, call.reverse)
+    if call.members is not None:
+        of_own = torch.where(_deviate(call.members), of_own, 0.0)
+    return mean - of_own
+
+
+def _deviate(members: Tensor) -> Tensor:
+    """Whether there are variables that can deviate from their mean, [B,1,1,1,1]."""
+    return _over_state(members.sum(1, keepdim=True) != 1)
 
 
 def _present(call: ScanCall) -> Tensor | None:
