@@ -1,4 +1,3 @@
-# pyrefly: ignore-errors
 """Arithmetic on tiles: in bfloat16 two entries an instruction, in float32 the same in words."""
 
 from triton.experimental import gluon

@@ -1,4 +1,5 @@
 # pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
 """`scan_forward` for 16 states."""
 
 from triton.experimental import gluon

@@ -1,4 +1,3 @@
-# pyrefly: ignore-errors
 """How the threads of a program hold tiles, where that is the same in several kernels."""
 
 from triton.experimental import gluon

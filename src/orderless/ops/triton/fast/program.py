@@ -1,4 +1,3 @@
-# pyrefly: ignore-errors
 """What a program works on."""
 
 from triton.experimental import gluon

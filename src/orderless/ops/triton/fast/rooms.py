@@ -1,4 +1,3 @@
-# pyrefly: ignore-errors
 """Shared memory: the tables of a chunk and how they get there, weights, skip."""
 
 from triton.experimental import gluon

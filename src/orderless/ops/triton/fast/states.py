@@ -1,4 +1,5 @@
 # pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
 """The states before every chunk, for the backward pass."""
 
 from triton.experimental import gluon
