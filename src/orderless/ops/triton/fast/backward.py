@@ -28,7 +28,7 @@ from orderless.ops.triton.fast.layouts import (
     whole_pair_layout,
     whole_rows_layout,
 )
-from orderless.ops.triton.fast.program import SIZES, program_of
+from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
     FROM_START,
     HOLD,
@@ -547,14 +547,13 @@ def fast_backward(
         real = ahead >= first_chunk
         v_rows, t_rows = again(axis_of(0, BLOCK, rows)), again(axis_of(1, 16, rows))
         v_thin, t_thin = again(axis_of(0, BLOCK, thin)), again(axis_of(1, 16, thin))
-        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables) & real
-        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables) & real
+        now = present
         if HAS_PRESENT:
             now = present + far(t_ahead, present_time)
-            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
-            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
-            at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
-            keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
+        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, real, now,
+                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, real, now,
+                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         if ahead >= first_chunk:
             room = ahead % 2
             # A pointer for each row: what a thread takes of it lies at distances known beforehand.

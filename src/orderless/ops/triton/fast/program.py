@@ -22,3 +22,14 @@ def program_of(variables, channels, head_size, segments, BLOCK: gl.constexpr, WI
     first_channel = head * head_size + (slice_ % per_head) * WIDTH
     first_variable = ((pid // slices) % blocks) * BLOCK
     return outer % batch, batch, first_variable, slice_, head, first_channel, outer // batch
+
+
+@gluon.jit
+def to_fetch(v, t, variables, times, real, present, variable_stride, time_stride,
+             HAS_PRESENT: gl.constexpr):  # fmt: skip
+    """Which rows of a block of variables and a chunk exist, and were observed."""
+    keep = (t < times) & (v < variables) & real
+    if HAS_PRESENT:
+        at = present + (v * variable_stride + t * time_stride)
+        keep = keep & (gl.load(at, mask=keep, other=0) != 0)
+    return keep

@@ -8,7 +8,7 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, turned
 from orderless.ops.triton.fast.layouts import bits
-from orderless.ops.triton.fast.program import SIZES, program_of
+from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
     QUICK,
     TO_END_UNHELD,
@@ -213,14 +213,13 @@ def fast_states(
         ahead_times = time - ahead * 16
         if REVERSE:
             t_ahead = time - 1 - t_ahead
-        keep_rows = (t_rows < ahead_times) & (v_rows < left_variables)
-        keep_thin = (t_thin < ahead_times) & (v_thin < left_variables)
+        now = present
         if HAS_PRESENT:
             now = present + far(t_ahead, present_time)
-            at_rows = now + (v_rows * present_variable + t_rows * (towards * present_time))
-            keep_rows = keep_rows & (gl.load(at_rows, mask=keep_rows, other=0) != 0)
-            at_thin = now + (v_thin * present_variable + t_thin * (towards * present_time))
-            keep_thin = keep_thin & (gl.load(at_thin, mask=keep_thin, other=0) != 0)
+        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, True, now,
+                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, True, now,
+                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
         if ahead < last_chunk:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
