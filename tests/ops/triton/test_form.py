@@ -137,7 +137,7 @@ SMALL = {
     ),
     "feedback with masks": ((1, 3, 9, 2, 1, 2), ("feedback", "state", "members", "observed")),
     "feedback of a variable alone": ((1, 1, 9, 2, 1, 2), ("feedback", "field", "state")),
-    "feedback with one member": ((2, 2, 5, 2, 1, 2), ("feedback", "state", "members")),
+    "feedback with one member": ((2, 2, 6, 2, 1, 2), ("feedback", "state", "members")),
 }
 
 

@@ -33,6 +33,7 @@ import triton.language as tl
 
 from orderless.ops.triton.zero_order_hold import (
     exp_difference,
+    exprel,
     hold,
     hold_gradient,
     transition,
@@ -54,9 +55,12 @@ def _within(kind):
 
 
 @triton.jit
-def _steps(step, b, chunk, head, time, heads, step_batch, step_time, REVERSE: tl.constexpr):
-    at = chunk * 16 + tl.arange(0, 16)
-    inside = at < time
+def _steps(step, b, chunk, head, time, heads, step_batch, step_time, later: tl.constexpr,
+           REVERSE: tl.constexpr):  # fmt: skip
+    """The steps of a chunk's times, or of those `later`; 0 outside of the chunk."""
+    i = tl.arange(0, 16) + later
+    at = chunk * 16 + i
+    inside = (at < time) & (i >= 0) & (i < 16)
     if REVERSE:
         at = time - 1 - at
     values = tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
@@ -98,7 +102,7 @@ def fill_tables(
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
-    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, REVERSE)
+    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     rows = tl.arange(0, 16)[:, None]
     tile = rows * PADDED + tl.arange(0, PADDED)[None, :]
@@ -209,6 +213,12 @@ def _sum(source, parts, size, ROWS: tl.constexpr, PADDED: tl.constexpr):
     return total
 
 
+@triton.jit
+def _one_after_another(decay, value, next_decay, next_value):
+    """Two steps of value <- decay value + something as one."""
+    return decay * next_decay, value * next_decay + next_value
+
+
 @triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
 def sums_gradient(
     step,
@@ -256,7 +266,7 @@ def sums_gradient(
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
-    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, REVERSE)
+    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     span = steps[:, None]
     size: tl.constexpr = 16 * PADDED
@@ -285,20 +295,26 @@ def sums_gradient(
     flow_vv = phi_v * write_vv + phi_vh * write_vh - read_vv
     flow_vh = phi_h * write_vh - read_vh
 
-    # The larger of exp(h step) and exp(v step) times the entry (v, h) of g[t] h[t-1]'.
-    i, k = tl.arange(0, 16)[:, None, None], tl.arange(0, 16)[None, :, None]
-    r = tl.arange(0, 16)[None, None, :]
-    between = ((k < r) & (r < i)) | ((i < r) & (r <= k))
-    between = tl.sum(tl.where(between, steps[None, None, :], 0.0), 2)[:, :, None]
-    gap = -tl.abs(h - v)
-    forth = (h <= v)[None, :, :]
-    weight = tl.where(forth, tl.where(k < i, 1.0, 0.0), tl.where(k < i, 0.0, -1.0))
-    crossing = tl.sum(weight * tl.exp(gap[None, :, :] * between) * flow_vh[None, :, :], 1)
+    # The larger of exp(h step) and exp(v step) times the entry (v, h) of g[t] h[t-1]'. Forth it
+    # starts from the border before the chunk, back from the one after it.
     row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    gap = -tl.abs(h - v)
+    earlier = _steps(step, b, chunk, head, time, heads, step_batch, step_time, -1, REVERSE)
+    relative, _ = exprel(h * earlier[:, None])
+    above = source - PADDED  # rows of the time before
+    moved = earlier[:, None] * relative * _sum(above + 2 * size, parts, sums_size, 16, PADDED)
+    moved -= _sum(above + 5 * size, parts, sums_size, 16, PADDED)
+    moved = tl.where(row == 0, before_vh, moved)
+    _, forth = tl.associative_scan((tl.exp(gap * earlier[:, None]), moved), 0, _one_after_another)
+    later = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 1, REVERSE)
+    moved = tl.where(row == 15, after_vh - flow_vh, -flow_vh)
+    _, back = tl.associative_scan(
+        (tl.exp(gap * later[:, None]), moved), 0, _one_after_another, reverse=True
+    )
+    crossing = tl.where(h <= v, forth, back)
     so_far = tl.sum(tl.where(column < row, steps[None, :], 0.0), 1)[:, None]
     to_come = tl.sum(tl.where(column > row, steps[None, :], 0.0), 1)[:, None]
     whole = tl.sum(steps, 0)
-    crossing += tl.where(h <= v, tl.exp(gap * so_far) * before_vh, tl.exp(gap * to_come) * after_vh)
     # Rounding leaves a rest at the far border, which is spread over the chunk, here and below.
     place = row.to(tl.float32) / 16
     last = tl.sum(tl.exp(gap * to_come) * flow_vh, 0) + tl.exp(gap * whole) * before_vh
@@ -313,13 +329,12 @@ def sums_gradient(
     larger = tl.maximum(x, y)
     difference, by_x, by_y = exp_difference(x - larger, y - larger)
     moved = vh * span * difference * crossing
-    earlier = tl.where(k < i, 1.0, 0.0)
     flow_hh -= moved
     rest = after_hh - before_hh - tl.sum(flow_hh, 0)[None, :]
-    kept_h = before_hh + tl.sum(earlier * flow_hh[None, :, :], 1) - moved + place * rest
+    kept_h = before_hh + (tl.cumsum(flow_hh, 0) - flow_hh) - moved + place * rest
     flow_vv += moved
     rest = after_vv - before_vv - tl.sum(flow_vv, 0)[None, :]
-    kept_v = before_vv + tl.sum(earlier * flow_vv[None, :, :], 1) + place * rest
+    kept_v = before_vv + (tl.cumsum(flow_vv, 0) - flow_vv) + place * rest
 
     d_h, d_v, d_vh, d_span = hold_gradient(h, v, vh, span, write_hh, write_vv, write_vh)
     d_h += span * (kept_h + vh * span * by_x * crossing)
