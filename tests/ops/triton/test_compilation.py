@@ -16,7 +16,7 @@ from orderless.ops.triton import fast
 
 low = sys.argv[1]
 lows = "x write read quick base field factors gate y states d_y d_x d_write d_read".split()
-wides = "tables start skip end d_end d_start d_skip partial borders".split()
+wides = "tables start shared skip end d_end d_start d_skip partial borders".split()
 types = {name: low for name in lows} | {name: "*fp32" for name in wides} | {"present": "*i1"}
 kernels = (
     (fast.fast_forward, 2), (fast.fast_states, 4), (fast.fast_backward, 2)

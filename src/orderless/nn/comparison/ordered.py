@@ -96,13 +96,15 @@ class OrderedSSM2D(nn.Module):
         signal = x.unflatten(-1, (self.heads, 1, -1))  # [B,V,T,H,1,P]
         h = torch.zeros_like(held * signal[:, 0])
         outputs = []
-        for c in range(x.shape[1]):
-            written = held * write[:, c, :, None, :, None]
-            following = torch.addcmul(written * signal[:, c], decay, h)
+        # Unbound once: the gradient of one variable's part would else be as large as all.
+        of_variables = zip(signal.unbind(1), write.unbind(1), read.unbind(1), strict=True)
+        for c, (own, writes, reads) in enumerate(of_variables):
+            written = held * writes[:, :, None, :, None]
+            following = torch.addcmul(written * own, decay, h)
             if members is not None:
                 following = torch.where(members[:, c, None, None, None, None], following, h)
             h = following
-            outputs.append((read[:, c, :, None, None] @ h).squeeze(-2))
+            outputs.append((reads[:, :, None, None] @ h).squeeze(-2))
         return torch.stack(outputs, dim=1).flatten(-2)
 
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from orderless.ops.call import ScanCall
 from orderless.ops.triton.operators import scan
-from orderless.ops.triton.shared_operators import pool_states, trajectory
+from orderless.ops.triton.shared_operators import mean_mode, pool_states
 
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
@@ -67,17 +67,16 @@ def _mean_mode(
     if call.members is not None:
         weight = call.members.float()
     weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
-    own = both = pool_states(write, call.x, weight, present)
-    if field is not None and field_write is not None:
-        both = own + field_write.float().unsqueeze(-1) * field.float()[:, :, None, None]
+    own = pool_states(write, call.x, weight, present)
     start = None if state is None else torch.einsum("bv,bvknd->bknd", weight, state)
+    deviates = step.new_ones(len(step))
+    if call.members is not None:
+        deviates = _deviate(call.members).flatten().float()
     assert call.mean_generator is not None
     mean_rates = [rate.float().contiguous() for rate in call.mean_generator]
-    mean = trajectory(both, step, *mean_rates, start, call.reverse)
-    of_own = trajectory(own, step, *rates, start, call.reverse)
-    if call.members is not None:
-        of_own = torch.where(_deviate(call.members), of_own, 0.0)
-    return mean - of_own
+    return mean_mode(
+        own, field, field_write, step, *mean_rates, *rates, start, deviates, call.reverse
+    )
 
 
 def _deviate(members: Tensor) -> Tensor:

@@ -114,7 +114,7 @@ def _state_at(b, block, segment, slice_, variables, segments, channels, head_siz
 
 @triton.jit
 def scan_forward(
-    x, write, read, tables, start, base, skip, gate, present, y, end,
+    x, write, read, tables, start, base, shared, skip, gate, present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -126,7 +126,10 @@ def scan_forward(
     HAS_GATE: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y [B,V,T,D], and the state after the last segment. Grid: segment, B, blocks, slices."""
+    """y [B,V,T,D], and the state after the last segment. Grid: segment, B, blocks, slices.
+
+    HAS_BASE: what is read of `shared` [B,T,2,N,D], the same for all variables, lies in `base`.
+    """
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
     outer, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
@@ -195,6 +198,12 @@ def scan_forward(
     if segment == segments - 1:
         corner, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
                                    BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+        if HAS_BASE:
+            n = tl.arange(0, PADDED)[None, :, None]
+            last = b * time if REVERSE else b * time + time - 1
+            at = (last * 2 * STATES + n) * channels + d
+            h += tl.load(shared + at, mask=inside, other=0.0)
+            s += tl.load(shared + at + STATES * channels, mask=inside, other=0.0)
         tl.store(end + corner, h, mask=inside)
         tl.store(end + corner + STATES * channels, s, mask=inside)
 

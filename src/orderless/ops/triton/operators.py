@@ -25,7 +25,12 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
-from orderless.ops.triton.shared_operators import pool, readout, trajectory, trajectory_backward
+from orderless.ops.triton.shared_operators import (
+    field_response,
+    field_response_backward,
+    pool,
+    readout,
+)
 from orderless.ops.triton.tables import (
     CHUNK,
     QUICK,
@@ -199,10 +204,13 @@ def _segment_states(
         **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
         ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=precision(signal),
     )  # fmt: skip
-    kernels.carry_segments[(sizes.rows,)](
+    # As many programs as can be: each waits for one segment after another.
+    narrow = 8
+    programs = sizes.batch * sizes.variables * sizes.heads * triton.cdiv(sizes.head_size, narrow)
+    kernels.carry_segments[(programs,)](
         decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
-        **sizes.tile | {"num_warps": 8 * sizes.block}, HAS_START=start is not None,
-        ADJOINT=adjoint, UNROLL=UNROLL,
+        BLOCK=1, WIDTH=narrow, STATES=sizes.states, PADDED=sizes.padded,
+        HAS_START=start is not None, ADJOINT=adjoint, UNROLL=UNROLL, num_warps=1,
     )  # fmt: skip
     return ends
 
@@ -220,13 +228,11 @@ def _factors(
     return factors
 
 
-def _few_parts(parts: Tensor) -> Tensor:
+def _sum_parts(parts: Tensor) -> Tensor:
     """One part in place of many, by a kernel of its own that fills the device."""
-    if len(parts) <= FEW_PARTS:
-        return parts
     total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
     # Small sums are cut into more programs, which then load more parts at once.
-    block = 512 if total.numel() >= 2**18 else 64
+    block = min(512, max(8, triton.next_power_of_2(total.numel()) // 1024))
     sum_parts[(triton.cdiv(total.numel(), block),)](
         parts, total, len(parts), total.numel(), BLOCK=block, AT_ONCE=4096 // block, num_warps=4
     )
@@ -262,8 +268,7 @@ def scan(
     # As a second input the field costs little; segments of time know of no second input.
     beside = fast and sizes.segments == 1
     if field is not None and field_write is not None and not beside:
-        drive = _drive(field, field_write)
-        shared = trajectory(drive, step, *rates, None, reverse)
+        shared = field_response(field, field_write, step, *rates, reverse)
         field = None
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
@@ -297,17 +302,15 @@ def scan(
             field = field.to(x.dtype).contiguous()
             factors = _factors(sizes, field_write, tables, x.dtype, reverse)
         fast_kernels.fast_forward[grid](
-            x, write, read, tables, quick, start, y, field, factors, skip, gate, present, y, end,
-            *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
+            x, write, read, tables, quick, start, y, shared, field, factors, skip, gate, present, y,
+            end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
             num_warps=sizes.block,
         )  # fmt: skip
     else:
         kernels.scan_forward[grid](
-            x, write, read, tables, start, y, skip, gate, present, y, end, *rest,
+            x, write, read, tables, start, y, shared, skip, gate, present, y, end, *rest,
             **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
-    if shared is not None:
-        end += shared[:, None, 0 if reverse else -1]
     return y, end
 
 
@@ -411,7 +414,9 @@ def scan_backward(
         )  # fmt: skip
     else:
         kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
-    sums, borders = _few_parts(sums), _few_parts(borders)
+    sums, borders = (
+        parts if len(parts) <= FEW_PARTS else _sum_parts(parts) for parts in (sums, borders)
+    )
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
     sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
@@ -424,12 +429,11 @@ def scan_backward(
         d_skip = x.new_empty(0)
     else:
         d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
-        d_skip = _few_parts(d_skip).sum(0)
-        d_skip = d_skip[:, : sizes.head_size].reshape(sizes.channels).to(skip.dtype)
+        d_skip = _sum_parts(d_skip)[0, :, : sizes.head_size].reshape(sizes.channels).to(skip.dtype)
     return (
         d_x,
         d_step,
-        _few_parts(d_rates).sum(0),
+        _sum_parts(d_rates)[0],
         sum_slices(d_write),
         sum_slices(d_read),
         d_shared,
@@ -471,10 +475,8 @@ def _scan_gradients(ctx, d_y, d_end):
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, present, ctx.reverse)
         d_y, d_gate = _gate_gradients(d_y, before, gate, present)
-    drive = None
     if field is not None:
-        drive = _drive(field, field_write)
-        shared = trajectory(drive, step, h, v, vh, None, ctx.reverse)
+        shared = field_response(field, field_write, step, h, v, vh, ctx.reverse)
     d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
         d_y, d_end, *own, shared, skip, state, present, ctx.reverse
     )
@@ -483,15 +485,11 @@ def _scan_gradients(ctx, d_y, d_end):
         d_shared = d_shared.clone()
         d_shared[:, last] += d_end.sum(1)
     d_field = d_field_write = None
-    if drive is not None:
-        d_drive, more_step, more_rates, _ = trajectory_backward(
-            d_shared, drive, step, h, v, vh, None, ctx.reverse
+    if field is not None:
+        d_field, d_field_write, more_step, more_rates = field_response_backward(
+            d_shared, field, field_write, step, h, v, vh, ctx.reverse
         )
         d_step, d_rates = d_step + more_step, d_rates + more_rates
-        by_state = d_drive.flatten(2, 3)
-        d_field = torch.matmul(field_write.float().flatten(2).unsqueeze(2), by_state).squeeze(2)
-        d_field_write = torch.matmul(by_state, field.float().unsqueeze(-1)).view_as(field_write)
-        d_field, d_field_write = d_field.to(field.dtype), d_field_write.to(field_write.dtype)
         d_shared = None
     return (
         d_x,
@@ -508,11 +506,6 @@ def _scan_gradients(ctx, d_y, d_end):
         None,
         None,
     )
-
-
-def _drive(field: Tensor, field_write: Tensor) -> Tensor:
-    """What the field writes to a state, [B,T,2,N,D] in float32."""
-    return field_write.float().unsqueeze(-1) * field.float()[:, :, None, None]
 
 
 def _gate_gradients(

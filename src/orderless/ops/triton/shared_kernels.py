@@ -2,7 +2,7 @@
 # Names bound under a compile-time switch are read under the same switch.
 """What all variables share: states without a variable axis, and their way in and out.
 
-    trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D]
+    trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D] or a field
     readout        y[c,t] = sum over (k, n) of read[c,t,k,n] z[t,k,n]
     pool           z[t,k,n] = sum over c of weight[c] write[c,t,k,n] x[c,t], the reverse of readout
 
@@ -103,42 +103,85 @@ def steps_gradient(
 
 
 @triton.jit
-def _segment(segments, slices, heads, STATES: tl.constexpr):
+def _segment(channels, head_size, segments, STATES: tl.constexpr, ROWS: tl.constexpr,
+             WIDTH: tl.constexpr):  # fmt: skip
+    """Batch entry, segment, head, states [ROWS, 1], channels [1, WIDTH], which of them are real,
+    and the slice of channels of a program."""
     pid = tl.program_id(0).to(tl.int64)
+    slices, rows = tl.cdiv(head_size, WIDTH), tl.cdiv(STATES, ROWS)
+    heads = channels // head_size
     slice_ = pid % slices
-    n = (pid // slices) % STATES
-    head = (pid // slices // STATES) % heads
-    outer = pid // slices // STATES // heads
-    return outer // segments, outer % segments, head, n, slice_
+    n = ((pid // slices) % rows) * ROWS + tl.arange(0, ROWS)[:, None]
+    head = (pid // slices // rows) % heads
+    outer = pid // slices // rows // heads
+    p = slice_ * WIDTH + tl.arange(0, WIDTH)[None, :]
+    inside = (p < head_size) & (n < STATES)
+    return outer // segments, outer % segments, head, n, head * head_size + p, inside, slice_
+
+
+@triton.jit
+def _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch, write_time,
+            inside, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+            HAS_FIELD: tl.constexpr):  # fmt: skip
+    """The drive as it was given, and what the field adds to it: the field, and its weights."""
+    u_h, u_v, f, w_h, w_v = 0.0, 0.0, 0.0, 0.0, 0.0
+    if HAS_DRIVE:
+        u_h = tl.load(drive + at, mask=inside, other=0.0)
+        u_v = tl.load(drive + at + STATES * channels, mask=inside, other=0.0)
+    if HAS_FIELD:
+        f = tl.load(field + (b * time + t) * channels + d, mask=inside, other=0.0).to(tl.float32)
+        weights = field_write + b * write_batch + t * write_time + n
+        w_h = tl.load(weights, mask=inside, other=0.0).to(tl.float32)
+        w_v = tl.load(weights + STATES, mask=inside, other=0.0).to(tl.float32)
+    return u_h, u_v, f, w_h, w_v
+
+
+@triton.jit
+def _entries(table, line, tick, real):
+    """(h, v, vh) of exp(A step) and of its integral; a step that is not real does nothing."""
+    at = table + (line + tick) * 8
+    return (
+        tl.load(at, mask=real, other=1.0),
+        tl.load(at + 1, mask=real, other=1.0),
+        tl.load(at + 2, mask=real, other=0.0),
+        tl.load(at + 3, mask=real, other=0.0),
+        tl.load(at + 4, mask=real, other=0.0),
+        tl.load(at + 5, mask=real, other=0.0),
+    )
 
 
 @triton.jit
 def trajectory(
-    drive, table, start, z, ends, decays,
-    time, channels, head_size, segments, per_segment,
-    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, ENDS: tl.constexpr,
+    drive, field, field_write, table, own_table, deviates, start, z, ends, decays,
+    write_batch, write_time, time, channels, head_size, segments, per_segment,
+    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """z at every time, or with ENDS the state after each segment from zero.
 
-    drive and z [B,T,2,N,D] lie in the order of time; start and ends [B, segment, 2, N, D].
+    HAS_OWN: less the trajectory of the drive alone by `own_table`, where the batch entry deviates.
+    drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
+    and ends [B, segment, 2, N, D].
     """
+    b, segment, head, n, d, inside, slice_ = _segment(
+        channels, head_size, segments, STATES, ROWS, WIDTH
+    )
     heads = channels // head_size
-    slices = tl.cdiv(head_size, WIDTH)
-    b, segment, head, n, slice_ = _segment(segments, slices, heads, STATES)
-    p = slice_ * WIDTH + tl.arange(0, WIDTH)
-    inside = p < head_size
-    d = head * head_size + p
     state = ((b * segments + segment) * 2 * STATES + n) * channels + d
     row = STATES * channels
+    h = tl.zeros([ROWS, WIDTH], tl.float32)
+    s = tl.zeros([ROWS, WIDTH], tl.float32)
     if HAS_START:
         h = tl.load(start + state, mask=inside, other=0.0)
         s = tl.load(start + state + row, mask=inside, other=0.0)
-    else:
-        h = tl.zeros([WIDTH], tl.float32)
-        s = tl.zeros([WIDTH], tl.float32)
-    table += ((b * heads + head) * STATES + n) * time * 8
-    over_h, over_v, over_vh = 1.0, 1.0, 0.0
+    own_h, own_s, share = h, s, 0.0
+    if HAS_OWN:
+        share = tl.load(deviates + b)
+    line = ((b * heads + head) * STATES + n) * time
+    over_h = tl.zeros([ROWS, 1], tl.float32) + 1.0
+    over_v = over_h
+    over_vh = tl.zeros([ROWS, 1], tl.float32)
     first = segment * per_segment
     for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
         # All loads of a round come before its stores, which no compiler may move loads across.
@@ -150,26 +193,29 @@ def trajectory(
             if REVERSE:
                 t = time - 1 - tick
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            e = table + tick * 8
-            loaded = loaded + (  # noqa: RUF005
-                (
-                    tl.load(drive + at, mask=inside & real, other=0.0),
-                    tl.load(drive + at + row, mask=inside & real, other=0.0),
-                    tl.load(e, mask=real, other=1.0),
-                    tl.load(e + 1, mask=real, other=1.0),
-                    tl.load(e + 2, mask=real, other=0.0),
-                    tl.load(e + 3, mask=real, other=0.0),
-                    tl.load(e + 4, mask=real, other=0.0),
-                    tl.load(e + 5, mask=real, other=0.0),
-                ),
-            )
+            values = _driven(drive, field, field_write, at, b, t, n, d, time, channels,
+                             write_batch, write_time, inside & real, STATES, HAS_DRIVE,
+                             HAS_FIELD)  # fmt: skip
+            values = values + _entries(table, line, tick, real & (n < STATES))
+            if HAS_OWN:
+                values = values + _entries(own_table, line, tick, real & (n < STATES))
+            loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
             tick = begin + i
-            real = (tick < time) & (tick < first + per_segment)
             t = tick
             if REVERSE:
                 t = time - 1 - tick
-            u_h, u_v, e_h, e_v, e_vh, phi_h, phi_v, phi_vh = loaded[i]
+            u_h, u_v = loaded[i][0], loaded[i][1]
+            if HAS_OWN:
+                e_h, e_v, e_vh = loaded[i][11], loaded[i][12], loaded[i][13]
+                phi_h, phi_v, phi_vh = loaded[i][14], loaded[i][15], loaded[i][16]
+                own_s = e_v * own_s + e_vh * own_h + phi_v * u_v + phi_vh * u_h
+                own_h = e_h * own_h + phi_h * u_h
+            if HAS_FIELD:
+                u_h += loaded[i][3] * loaded[i][2]
+                u_v += loaded[i][4] * loaded[i][2]
+            e_h, e_v, e_vh = loaded[i][5], loaded[i][6], loaded[i][7]
+            phi_h, phi_v, phi_vh = loaded[i][8], loaded[i][9], loaded[i][10]
             s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
             h = e_h * h + phi_h * u_h
             if ENDS:
@@ -177,48 +223,51 @@ def trajectory(
                 over_h = over_h * e_h
                 over_v = over_v * e_v
             else:
+                real = inside & (tick < time) & (tick < first + per_segment)
                 at = ((b * time + t) * 2 * STATES + n) * channels + d
-                tl.store(z + at, h, mask=inside & real)
-                tl.store(z + at + row, s, mask=inside & real)
+                tl.store(z + at, h - share * own_h if HAS_OWN else h, mask=real)
+                tl.store(z + at + row, s - share * own_s if HAS_OWN else s, mask=real)
     if ENDS:
         tl.store(ends + state, h, mask=inside)
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
             out = decays + (((b * heads + head) * STATES + n) * segments + segment) * 3
-            tl.store(out, over_h)
-            tl.store(out + 1, over_v)
-            tl.store(out + 2, over_vh)
+            tl.store(out, over_h, mask=n < STATES)
+            tl.store(out + 1, over_v, mask=n < STATES)
+            tl.store(out + 2, over_vh, mask=n < STATES)
 
 
 @triton.jit
 def trajectory_backward(
-    drive, table, start, z, d_z, d_after, d_drive, d_table, d_start,
-    time, channels, head_size, segments, per_segment,
-    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr,
-    ENDS: tl.constexpr, REVERSE: tl.constexpr, UNROLL: tl.constexpr,
+    drive, field, field_write, table, start, z, d_z, d_after,
+    d_drive, d_field, d_write, d_table, d_start,
+    write_batch, write_time, time, channels, head_size, segments, per_segment,
+    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
+    REVERSE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
     d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
-    d_table [slice, B,H,N,T,8].
+    d_field [block of states, B,T,D], d_write [slice, B,T,H,2,N], d_table [slice, B,H,N,T,8].
     """
+    b, segment, head, n, d, inside, slice_ = _segment(
+        channels, head_size, segments, STATES, ROWS, WIDTH
+    )
     heads = channels // head_size
-    slices = tl.cdiv(head_size, WIDTH)
-    b, segment, head, n, slice_ = _segment(segments, slices, heads, STATES)
-    p = slice_ * WIDTH + tl.arange(0, WIDTH)
-    inside = p < head_size
-    d = head * head_size + p
+    slices, rows = tl.cdiv(head_size, WIDTH), tl.cdiv(STATES, ROWS)
+    block = (tl.program_id(0) // slices) % rows
+    batch = tl.num_programs(0).to(tl.int64) // slices // rows // heads // segments
     row = STATES * channels
     state = ((b * segments + segment) * 2 * STATES + n) * channels + d
+    g = tl.zeros([ROWS, WIDTH], tl.float32)
+    u = tl.zeros([ROWS, WIDTH], tl.float32)
     if HAS_AFTER:
         g = tl.load(d_after + state, mask=inside, other=0.0)
         u = tl.load(d_after + state + row, mask=inside, other=0.0)
-    else:
-        g = tl.zeros([WIDTH], tl.float32)
-        u = tl.zeros([WIDTH], tl.float32)
     line = ((b * heads + head) * STATES + n) * time
-    batch = tl.num_programs(0) // slices // STATES // heads // segments
     part = slice_ * batch * heads * STATES * time
+    at_start = (b * 2 * STATES + n) * channels + d
     first = segment * per_segment
     last = tl.minimum(first + per_segment, time)
     for visited in range(first, last, UNROLL):
@@ -232,13 +281,10 @@ def trajectory_backward(
                 t = time - 1 - tick
                 before = t + 1
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            e = table + (line + tick) * 8
-            values = (
+            values = _entries(table, line, tick, real & (n < STATES))
+            values = values + (  # noqa: RUF005
                 tl.load(d_z + at, mask=inside & real, other=0.0),
                 tl.load(d_z + at + row, mask=inside & real, other=0.0),
-                tl.load(e, mask=real, other=1.0),
-                tl.load(e + 1, mask=real, other=1.0),
-                tl.load(e + 2, mask=real, other=0.0),
             )
             if not ENDS:
                 earlier = ((b * time + before) * 2 * STATES + n) * channels + d
@@ -246,19 +292,13 @@ def trajectory_backward(
                 h = tl.load(z + earlier, mask=follows, other=0.0)
                 s = tl.load(z + earlier + row, mask=follows, other=0.0)
                 if HAS_START:
-                    at_start = (b * 2 * STATES + n) * channels + d
                     begins = inside & (tick == 0)
                     h += tl.load(start + at_start, mask=begins, other=0.0)
                     s += tl.load(start + at_start + row, mask=begins, other=0.0)
-                values = values + (  # noqa: RUF005
-                    tl.load(drive + at, mask=inside & real, other=0.0),
-                    tl.load(drive + at + row, mask=inside & real, other=0.0),
-                    h,
-                    s,
-                    tl.load(e + 3, mask=real, other=0.0),
-                    tl.load(e + 4, mask=real, other=0.0),
-                    tl.load(e + 5, mask=real, other=0.0),
-                )
+                values = values + (h, s)  # noqa: RUF005
+                values = values + _driven(drive, field, field_write, at, b, t, n, d, time, channels,
+                                          write_batch, write_time, inside & real, STATES,
+                                          HAS_DRIVE, HAS_FIELD)  # fmt: skip
             loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
             tick = first + last - 1 - visited - i
@@ -266,22 +306,37 @@ def trajectory_backward(
             t = tick
             if REVERSE:
                 t = time - 1 - tick
-            e_h, e_v, e_vh = loaded[i][2], loaded[i][3], loaded[i][4]
-            g += loaded[i][0]
-            u += loaded[i][1]
+            e_h, e_v, e_vh = loaded[i][0], loaded[i][1], loaded[i][2]
+            g += loaded[i][6]
+            u += loaded[i][7]
             if not ENDS:
-                u_h, u_v, h, s = loaded[i][5], loaded[i][6], loaded[i][7], loaded[i][8]
-                phi_h, phi_v, phi_vh = loaded[i][9], loaded[i][10], loaded[i][11]
-                at = ((b * time + t) * 2 * STATES + n) * channels + d
-                tl.store(d_drive + at, phi_h * g + phi_vh * u, mask=inside & real)
-                tl.store(d_drive + at + row, phi_v * u, mask=inside & real)
+                phi_h, phi_v, phi_vh = loaded[i][3], loaded[i][4], loaded[i][5]
+                h, s, u_h, u_v = loaded[i][8], loaded[i][9], loaded[i][10], loaded[i][11]
+                by_h, by_v = phi_h * g + phi_vh * u, phi_v * u
+                if HAS_DRIVE:
+                    at = ((b * time + t) * 2 * STATES + n) * channels + d
+                    tl.store(d_drive + at, by_h, mask=inside & real)
+                    tl.store(d_drive + at + row, by_v, mask=inside & real)
+                if HAS_FIELD:
+                    f, w_h, w_v = loaded[i][12], loaded[i][13], loaded[i][14]
+                    u_h += w_h * f
+                    u_v += w_v * f
+                    at = ((block * batch + b) * time + t) * channels + d
+                    kept = (d < (head + 1) * head_size) & real
+                    tl.store(d_field + at, tl.sum(w_h * by_h + w_v * by_v, 0)[None, :], mask=kept)
+                    at = ((slice_ * batch + b) * time + t) * heads + head
+                    at = at * 2 * STATES + n
+                    kept = (n < STATES) & real
+                    tl.store(d_write + at, tl.sum(by_h * f, 1)[:, None], mask=kept)
+                    tl.store(d_write + at + STATES, tl.sum(by_v * f, 1)[:, None], mask=kept)
                 out = d_table + (part + line + tick) * 8
-                tl.store(out, tl.sum(g * h, 0), mask=real)
-                tl.store(out + 1, tl.sum(u * s, 0), mask=real)
-                tl.store(out + 2, tl.sum(u * h, 0), mask=real)
-                tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
-                tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
-                tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
+                kept = (n < STATES) & real
+                tl.store(out, tl.sum(g * h, 1)[:, None], mask=kept)
+                tl.store(out + 1, tl.sum(u * s, 1)[:, None], mask=kept)
+                tl.store(out + 2, tl.sum(u * h, 1)[:, None], mask=kept)
+                tl.store(out + 3, tl.sum(g * u_h, 1)[:, None], mask=kept)
+                tl.store(out + 4, tl.sum(u * u_v, 1)[:, None], mask=kept)
+                tl.store(out + 5, tl.sum(u * u_h, 1)[:, None], mask=kept)
             g = e_h * g + e_vh * u
             u = e_v * u
     if ENDS:
@@ -289,7 +344,6 @@ def trajectory_backward(
         tl.store(d_start + state + row, u, mask=inside)
     else:
         if segment == 0:
-            at_start = (b * 2 * STATES + n) * channels + d
             tl.store(d_start + at_start, g, mask=inside)
             tl.store(d_start + at_start + row, u, mask=inside)
 
@@ -298,41 +352,54 @@ def trajectory_backward(
 def carry_trajectory(
     decays, start, ends,
     channels, head_size, segments,
-    WIDTH: tl.constexpr, STATES: tl.constexpr, HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
+    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_START: tl.constexpr,
+    ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Replace states after segments from zero by true states before them; see `carry_segments`."""
+    b, _, head, n, d, inside, _ = _segment(channels, head_size, 1, STATES, ROWS, WIDTH)
     heads = channels // head_size
-    slices = tl.cdiv(head_size, WIDTH)
-    b, _, head, n, slice_ = _segment(1, slices, heads, STATES)
-    p = slice_ * WIDTH + tl.arange(0, WIDTH)
-    inside = p < head_size
-    d = head * head_size + p
     row = STATES * channels
+    h = tl.zeros([ROWS, WIDTH], tl.float32)
+    s = tl.zeros([ROWS, WIDTH], tl.float32)
     if HAS_START:
         begin = (b * 2 * STATES + n) * channels + d
         h = tl.load(start + begin, mask=inside, other=0.0)
         s = tl.load(start + begin + row, mask=inside, other=0.0)
-    else:
-        h = tl.zeros([WIDTH], tl.float32)
-        s = tl.zeros([WIDTH], tl.float32)
     decays += ((b * heads + head) * STATES + n) * segments * 3
-    for visited in range(segments):
-        segment = visited
-        if ADJOINT:
-            segment = segments - 1 - visited
-        at = ((b * segments + segment) * 2 * STATES + n) * channels + d
-        own_h = tl.load(ends + at, mask=inside, other=0.0)
-        own_v = tl.load(ends + at + row, mask=inside, other=0.0)
-        tl.store(ends + at, h, mask=inside)
-        tl.store(ends + at + row, s, mask=inside)
-        over = decays + segment * 3
-        e_h, e_v, e_vh = tl.load(over), tl.load(over + 1), tl.load(over + 2)
-        if ADJOINT:
-            h = e_h * h + e_vh * s + own_h
-            s = e_v * s + own_v
-        else:
-            s = e_v * s + e_vh * h + own_v
-            h = e_h * h + own_h
+    for visited in range(0, segments, UNROLL):
+        loaded = ()
+        for i in tl.static_range(UNROLL):
+            segment = visited + i
+            real = segment < segments
+            if ADJOINT:
+                segment = segments - 1 - segment
+            at = ((b * segments + segment) * 2 * STATES + n) * channels + d
+            over = decays + segment * 3
+            counts = real & (n < STATES)
+            loaded = loaded + (  # noqa: RUF005
+                (
+                    tl.load(ends + at, mask=inside & real, other=0.0),
+                    tl.load(ends + at + row, mask=inside & real, other=0.0),
+                    tl.load(over, mask=counts, other=0.0),
+                    tl.load(over + 1, mask=counts, other=0.0),
+                    tl.load(over + 2, mask=counts, other=0.0),
+                ),
+            )
+        for i in tl.static_range(UNROLL):
+            segment = visited + i
+            real = inside & (segment < segments)
+            if ADJOINT:
+                segment = segments - 1 - segment
+            at = ((b * segments + segment) * 2 * STATES + n) * channels + d
+            tl.store(ends + at, h, mask=real)
+            tl.store(ends + at + row, s, mask=real)
+            own_h, own_v, e_h, e_v, e_vh = loaded[i]
+            if ADJOINT:
+                h = e_h * h + e_vh * s + own_h
+                s = e_v * s + own_v
+            else:
+                s = e_v * s + e_vh * h + own_v
+                h = e_h * h + own_h
 
 
 @triton.jit

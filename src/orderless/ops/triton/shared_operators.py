@@ -18,6 +18,11 @@ from orderless.ops.triton.launch import (
     with_gradients,
 )
 
+Rates = tuple[Tensor, Tensor, Tensor]
+
+STATES_AT_ONCE = 4  # of a trajectory, in a program
+FEW_PATHS = 128  # programs of a trajectory that leave parts of a large GPU idle
+
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
     padded = max(16, triton.next_power_of_2(states))
@@ -126,17 +131,23 @@ class _Path:
     states: int
     channels: int
     heads: int
+    rows: int
     width: int
     segments: int
     per_segment: int
+
+    @property
+    def blocks(self) -> int:
+        return triton.cdiv(self.states, self.rows)
 
     @property
     def slices(self) -> int:
         return triton.cdiv(self.channels // self.heads, self.width)
 
     @property
-    def rows(self) -> int:
-        return self.batch * self.heads * self.states * self.slices
+    def programs(self) -> int:
+        """Without splitting time."""
+        return self.batch * self.heads * self.blocks * self.slices
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -145,22 +156,55 @@ class _Path:
 
     @property
     def tile(self) -> dict[str, int]:
-        return {"WIDTH": self.width, "STATES": self.states}
+        return {"STATES": self.states, "ROWS": self.rows, "WIDTH": self.width, "num_warps": 1}
 
 
-def _path(drive: Tensor, step: Tensor) -> _Path:
-    batch, time, _, states, channels = drive.shape
-    heads = step.shape[-1]
-    width = min(64, triton.next_power_of_2(channels // heads))
-    rows = batch * heads * states * triton.cdiv(channels // heads, width)
-    # Twice the work, but so much less waiting that it pays early.
-    segments = max(1, min(triton.cdiv(4096, rows), time // 64))
+def _path(batch: int, channels: int, states: int, step: Tensor) -> _Path:
+    time, heads = step.shape[1:]
+    width = min(32, triton.next_power_of_2(channels // heads))
+    rows = min(STATES_AT_ONCE, triton.next_power_of_2(states))
+    programs = batch * heads * triton.cdiv(states, rows) * triton.cdiv(channels // heads, width)
+    # A segment pays a second pass over its inputs.
+    segments = 1
+    if programs < FEW_PATHS:
+        segments = max(1, min(triton.cdiv(4 * FEW_PATHS, programs), time // 64))
     per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
-    segments = triton.cdiv(time, per_segment)
-    return _Path(batch, time, states, channels, heads, width, segments, per_segment)
+    return _Path(
+        batch, time, states, channels, heads, rows, width, triton.cdiv(time, per_segment),
+        per_segment,
+    )  # fmt: skip
 
 
-def _step_table(path: _Path, step: Tensor, rates: tuple[Tensor, ...], reverse: bool) -> Tensor:
+@dataclass(frozen=True)
+class _Input:
+    """What drives a trajectory: a drive given whole, a field with its write, or both."""
+
+    drive: Tensor | None
+    field: Tensor | None
+    field_write: Tensor | None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return self.drive, self.field, self.field_write
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return (0, 0) if self.field_write is None else self.field_write.stride()[:2]
+
+    @property
+    def given(self) -> dict[str, bool]:
+        return {"HAS_DRIVE": self.drive is not None, "HAS_FIELD": self.field is not None}
+
+
+def _input(drive: Tensor | None, field: Tensor | None, field_write: Tensor | None) -> _Input:
+    return _Input(
+        None if drive is None else drive.contiguous(),
+        None if field is None else field.contiguous(),
+        None if field_write is None else field_write.flatten(2),
+    )
+
+
+def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tensor:
     lines = path.batch * path.heads * path.states
     table = step.new_empty(lines, path.time, shared_kernels.STEP_COLUMNS)
     shared_kernels.fill_steps[(lines * triton.cdiv(path.time, 64),)](
@@ -171,99 +215,82 @@ def _step_table(path: _Path, step: Tensor, rates: tuple[Tensor, ...], reverse: b
 
 
 def _before_segments(
-    path: _Path, drive: Tensor, table: Tensor, start: Tensor | None, reverse: bool
-) -> tuple[Tensor | None, Tensor]:
+    path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
+) -> tuple[Tensor | None, Tensor | None]:
     """The state before every segment, and what a segment multiplies it by."""
     if path.segments == 1:
-        return start, table
-    ends = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
-    decays = drive.new_empty(path.batch, path.heads, path.states, path.segments, 3)
-    shared_kernels.trajectory[(path.rows * path.segments,)](
-        drive, table, drive, drive, ends, decays, *path.shape,
-        **path.tile, HAS_START=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
+        return start, None
+    ends = table.new_empty(path.batch, path.segments, 2, path.states, path.channels)
+    decays = table.new_empty(path.batch, path.heads, path.states, path.segments, 3)
+    shared_kernels.trajectory[(path.programs * path.segments,)](
+        *given.tensors, table, None, None, None, None, ends, decays, *given.strides, *path.shape,
+        **path.tile, **given.given, HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse,
+        UNROLL=UNROLL,
     )  # fmt: skip
-    shared_kernels.carry_trajectory[(path.rows,)](
+    shared_kernels.carry_trajectory[(path.programs,)](
         decays, start, ends, path.channels, path.channels // path.heads, path.segments,
-        **path.tile, HAS_START=start is not None, ADJOINT=False, num_warps=1,
+        **path.tile, HAS_START=start is not None, ADJOINT=False, UNROLL=UNROLL,
     )  # fmt: skip
     return ends, decays
 
 
 def _follow(
-    path: _Path, drive: Tensor, table: Tensor, before: Tensor | None, reverse: bool
+    path: _Path,
+    given: _Input,
+    table: Tensor,
+    before: Tensor | None,
+    reverse: bool,
+    own_table: Tensor | None = None,
+    deviates: Tensor | None = None,
 ) -> Tensor:
-    z = torch.empty_like(drive)
-    shared_kernels.trajectory[(path.rows * path.segments,)](
-        drive, table, before, z, drive, drive, *path.shape,
-        **path.tile, HAS_START=before is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
-        num_warps=1,
+    """The states at every time; less those of the drive alone by `own_table`, if there is one."""
+    z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
+    shared_kernels.trajectory[(path.programs * path.segments,)](
+        *given.tensors, table, own_table, deviates, before, z, None, None,
+        *given.strides, *path.shape, **path.tile, **given.given, HAS_START=before is not None,
+        HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
     )  # fmt: skip
     return z
 
 
-@operator
-def trajectory(
-    drive: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    start: Tensor | None,
-    reverse: bool,
-) -> Tensor:
-    """The states [B,T,2,N,D] of one system per batch row, from `start` [B,2,N,D]; all float32."""
-    path = _path(drive, step)
-    drive = drive.contiguous()
-    table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
-    start = None if start is None else start.contiguous()
-    before, _ = _before_segments(path, drive, table, start, reverse)
-    return _follow(path, drive, table, before, reverse)
-
-
-@shapes_of(trajectory)
-def _(drive, step, rate_h, rate_v, rate_vh, start, reverse):
-    return torch.empty_like(drive, memory_format=torch.contiguous_format)
-
-
-@operator
-def trajectory_backward(
+def _follow_back(
+    path: _Path,
+    given: _Input,
     d_z: Tensor,
-    drive: Tensor,
     step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
+    rates: Rates,
     start: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of drive, step, rates [3,H,N] and start."""
-    path = _path(drive, step)
-    rates = (rate_h, rate_v, rate_vh)
-    drive, d_z = drive.contiguous(), d_z.contiguous()
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
+    """Gradients of drive, field, field_write, step, rates [3,H,N] and start."""
     table = _step_table(path, step, rates, reverse)
-    start = None if start is None else start.contiguous()
-    before, decays = _before_segments(path, drive, table, start, reverse)
-    z = _follow(path, drive, table, before, reverse)
-    kernel = shared_kernels.trajectory_backward[(path.rows * path.segments,)]
+    before, decays = _before_segments(path, given, table, start, reverse)
+    z = _follow(path, given, table, before, reverse)
+    kernel = shared_kernels.trajectory_backward[(path.programs * path.segments,)]
     after = None
     if path.segments > 1:
-        after = drive.new_empty(path.batch, path.segments, 2, path.states, path.channels)
+        after = torch.empty_like(before)
         kernel(
-            drive, table, start, z, d_z, drive, drive, drive, after, *path.shape,
-            **path.tile, HAS_START=False, HAS_AFTER=False, ENDS=True, REVERSE=reverse,
-            UNROLL=UNROLL, num_warps=1,
+            *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
+            *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
+            HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
         )  # fmt: skip
-        shared_kernels.carry_trajectory[(path.rows,)](
-            decays, drive, after, path.channels, path.channels // path.heads, path.segments,
-            **path.tile, HAS_START=False, ADJOINT=True, num_warps=1,
+        shared_kernels.carry_trajectory[(path.programs,)](
+            decays, None, after, path.channels, path.channels // path.heads, path.segments,
+            **path.tile, HAS_START=False, ADJOINT=True, UNROLL=UNROLL,
         )  # fmt: skip
-    d_drive = torch.empty_like(drive)
+    d_drive = d_field = d_write = None
+    if given.drive is not None:
+        d_drive = torch.empty_like(given.drive)
+    if given.field is not None:
+        d_field = table.new_empty(path.blocks, path.batch, path.time, path.channels)
+        d_write = table.new_empty(path.slices, path.batch, path.time, path.heads, 2, path.states)
     d_table = table.new_empty(path.slices, *table.shape)
-    d_start = drive.new_empty(path.batch, 2, path.states, path.channels)
+    d_start = table.new_empty(path.batch, 2, path.states, path.channels)
     kernel(
-        drive, table, start, z, d_z, after, d_drive, d_table, d_start, *path.shape,
-        **path.tile, HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False,
-        REVERSE=reverse, UNROLL=UNROLL, num_warps=1,
+        *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_write, d_table, d_start,
+        *given.strides, *path.shape, **path.tile, **given.given, HAS_START=start is not None,
+        HAS_AFTER=after is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
     )  # fmt: skip
     blocks = triton.cdiv(path.time, 64)
     d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
@@ -273,29 +300,191 @@ def trajectory_backward(
         step.stride(0), step.stride(1), path.slices, table.numel(),
         STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
     )  # fmt: skip
-    return d_drive, d_step.sum(-1), d_rates.sum((1, 4)), d_start
+    if d_field is not None and d_write is not None:
+        d_field, d_write = d_field.sum(0), d_write.sum((0, 3))
+    return d_drive, d_field, d_write, d_step.sum(-1), d_rates.sum((1, 4)), d_start
 
 
-@shapes_of(trajectory_backward)
-def _(d_z, drive, step, rate_h, rate_v, rate_vh, start, reverse):
-    batch, _, _, states, channels = drive.shape
+@operator
+def field_response(
+    field: Tensor,
+    field_write: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    reverse: bool,
+) -> Tensor:
+    """What a field makes of every state, [B,T,2,N,D] in float32."""
+    path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
+    given = _input(None, field, field_write)
+    table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
+    before, _ = _before_segments(path, given, table, None, reverse)
+    return _follow(path, given, table, before, reverse)
+
+
+@shapes_of(field_response)
+def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
+    batch, time, channels = field.shape
+    return step.new_empty(batch, time, 2, field_write.shape[-1], channels)
+
+
+@operator
+def field_response_backward(
+    d_z: Tensor,
+    field: Tensor,
+    field_write: Tensor,
+    step: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of field, field_write, step and rates [3,H,N]."""
+    path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
+    _, d_field, d_write, d_step, d_rates, _ = _follow_back(
+        path, _input(None, field, field_write), d_z.contiguous(), step,
+        (rate_h, rate_v, rate_vh), None, reverse,
+    )  # fmt: skip
+    assert d_field is not None
+    assert d_write is not None
+    return d_field.to(field.dtype), d_write.to(field_write.dtype), d_step, d_rates
+
+
+@shapes_of(field_response_backward)
+def _(d_z, field, field_write, step, rate_h, rate_v, rate_vh, reverse):
+    return (*_like(field, field_write, step), rate_h.new_empty(3, *rate_h.shape))
+
+
+@operator
+def mean_mode(
+    own: Tensor,
+    field: Tensor | None,
+    field_write: Tensor | None,
+    step: Tensor,
+    mean_h: Tensor,
+    mean_v: Tensor,
+    mean_vh: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    start: Tensor | None,
+    deviates: Tensor,
+    reverse: bool,
+) -> Tensor:
+    """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/feedback.py`.
+
+    own: the mean input of the states, like the result. deviates [B]: 1 where there are variables
+    that can differ from their mean, 0 where not.
+    """
+    path = _path(own.shape[0], own.shape[-1], own.shape[-2], step)
+    given = _input(own, field, field_write)
+    start = None if start is None else start.contiguous()
+    table = _step_table(path, step, (mean_h, mean_v, mean_vh), reverse)
+    own_table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
+    if path.segments == 1:
+        return _follow(path, given, table, start, reverse, own_table, deviates)
+    alone = _input(own, None, None)
+    before, _ = _before_segments(path, given, table, start, reverse)
+    mean = _follow(path, given, table, before, reverse)
+    before, _ = _before_segments(path, alone, own_table, start, reverse)
+    of_own = _follow(path, alone, own_table, before, reverse)
+    return mean.sub_(of_own.mul_(deviates.view(-1, 1, 1, 1, 1)))
+
+
+@shapes_of(mean_mode)
+def _(
+    own, field, field_write, step, mean_h, mean_v, mean_vh, rate_h, rate_v, rate_vh, start,
+    deviates, reverse,
+):  # fmt: skip
+    return torch.empty_like(own, memory_format=torch.contiguous_format)
+
+
+@operator
+def mean_mode_backward(
+    d_z: Tensor,
+    own: Tensor,
+    field: Tensor | None,
+    field_write: Tensor | None,
+    step: Tensor,
+    mean_h: Tensor,
+    mean_v: Tensor,
+    mean_vh: Tensor,
+    rate_h: Tensor,
+    rate_v: Tensor,
+    rate_vh: Tensor,
+    start: Tensor | None,
+    deviates: Tensor,
+    reverse: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of own, field, field_write, step, the rates of the mean and of own, and start.
+
+    Those of an absent field are empty.
+    """
+    path = _path(own.shape[0], own.shape[-1], own.shape[-2], step)
+    d_z = d_z.contiguous()
+    start = None if start is None else start.contiguous()
+    d_mean, d_field, d_write, mean_step, d_mean_rates, mean_start = _follow_back(
+        path, _input(own, field, field_write), d_z, step, (mean_h, mean_v, mean_vh), start, reverse
+    )
+    d_own, _, _, d_step, d_rates, d_start = _follow_back(
+        path, _input(own, None, None), -d_z * deviates.view(-1, 1, 1, 1, 1), step,
+        (rate_h, rate_v, rate_vh), start, reverse,
+    )  # fmt: skip
+    assert d_own is not None
+    if field is None or field_write is None or d_field is None or d_write is None:
+        d_field, d_write = own.new_empty(0), own.new_empty(0)
+    else:
+        d_field, d_write = d_field.to(field.dtype), d_write.to(field_write.dtype)
     return (
-        torch.empty_like(drive, memory_format=torch.contiguous_format),
-        torch.empty_like(step, memory_format=torch.contiguous_format),
-        rate_h.new_empty(3, *rate_h.shape),
-        drive.new_empty(batch, 2, states, channels),
+        d_own + d_mean,
+        d_field,
+        d_write,
+        d_step + mean_step,
+        d_mean_rates,
+        d_rates,
+        d_start + mean_start,
     )
 
 
-def _save_trajectory(ctx, inputs, output) -> None:
+@shapes_of(mean_mode_backward)
+def _(
+    d_z, own, field, field_write, step, mean_h, mean_v, mean_vh, rate_h, rate_v, rate_vh, start,
+    deviates, reverse,
+):  # fmt: skip
+    batch, _, _, states, channels = own.shape
+    rates = (rate_h.new_empty(3, *rate_h.shape) for _ in range(2))
+    of_field = (own.new_empty(0), own.new_empty(0))
+    if field is not None:
+        of_field = _like(field, field_write)
+    return *_like(own), *of_field, *_like(step), *rates, own.new_empty(batch, 2, states, channels)
+
+
+def _like(*tensors: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors)
+
+
+def _save_mean(ctx, inputs, output) -> None:
     *tensors, ctx.reverse = inputs
     ctx.save_for_backward(*tensors)
 
 
-def _trajectory_gradients(ctx, d_z):
-    d_drive, d_step, d_rates, d_start = trajectory_backward(d_z, *ctx.saved_tensors, ctx.reverse)
-    started = ctx.saved_tensors[-1] is not None
-    return d_drive, d_step, *d_rates.unbind(0), d_start if started else None, None
+def _mean_gradients(ctx, d_z):
+    d_own, d_field, d_write, d_step, d_mean_rates, d_rates, d_start = mean_mode_backward(
+        d_z, *ctx.saved_tensors, ctx.reverse
+    )
+    _, field, *_, start, _ = ctx.saved_tensors
+    return (
+        d_own,
+        None if field is None else d_field,
+        None if field is None else d_write,
+        d_step,
+        *d_mean_rates.unbind(0),
+        *d_rates.unbind(0),
+        None if start is None else d_start,
+        None,
+        None,
+    )
 
 
-with_gradients(trajectory, _trajectory_gradients, _save_trajectory)
+with_gradients(mean_mode, _mean_gradients, _save_mean)

@@ -337,7 +337,8 @@ def _half_of_chunk(
     _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
                   keep_border, BLOCK, mma)  # fmt: skip
 
-    kept = gl.load(following, mask=keep_following, other=0)
+    # States pass by the L1 cache, which is small here and keeps what registers cannot hold.
+    kept = gl.load(following, mask=keep_following, other=0, cache_modifier=".cg")
     w_h = eight_of(room_wh.load(pair), HALF, eight)
     w_v = eight_of(room_wv.load(pair), HALF, eight)
     hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)

@@ -76,7 +76,7 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_forward(
-    x, write, read, tables, quick, start, base, field, factors, skip, gate, present, y, end,
+    x, write, read, tables, quick, start, base, shared, field, factors, skip, gate, present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -301,5 +301,12 @@ def fast_forward(
     if segment == segments - 1:
         corner = end + (b * variables + first_variable) * 32 * channels + first_channel
         corner = corner + (v_part * (32 * channels) + row_state)
+        if HAS_BASE:
+            last = b * time
+            if not REVERSE:
+                last += time - 1
+            add = shared + last * 32 * channels + first_channel + (v_part * 0 + row_state)
+            h += gl.load(add)
+            s += gl.load(add + 16 * channels)
         gl.store(corner, h, mask=v_part < left_variables)
         gl.store(corner + 16 * channels, s, mask=v_part < left_variables)
