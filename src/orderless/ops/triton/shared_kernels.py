@@ -105,8 +105,7 @@ def steps_gradient(
 @triton.jit
 def _segment(channels, head_size, segments, STATES: tl.constexpr, ROWS: tl.constexpr,
              WIDTH: tl.constexpr):  # fmt: skip
-    """Batch entry, segment, head, states [ROWS, 1], channels [1, WIDTH], which of them are real,
-    and the slice of channels of a program."""
+    """Batch entry, segment, head, states, channels, which of these are real, slice of channels."""
     pid = tl.program_id(0).to(tl.int64)
     slices, rows = tl.cdiv(head_size, WIDTH), tl.cdiv(STATES, ROWS)
     heads = channels // head_size
