@@ -120,18 +120,23 @@ def _segment(channels, head_size, segments, STATES: tl.constexpr, ROWS: tl.const
 
 @triton.jit
 def _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch, write_time,
-            inside, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+            last, real, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
             HAS_FIELD: tl.constexpr):  # fmt: skip
-    """The drive as it was given, and what the field adds to it: the field, and its weights."""
+    """The drive as it was given, and what the field adds to it: the field, and its weights.
+
+    last: the first channel that is not the head's.
+    """
     u_h, u_v, f, w_h, w_v = 0.0, 0.0, 0.0, 0.0, 0.0
     if HAS_DRIVE:
+        inside = real & (n < STATES) & (d < last)
         u_h = tl.load(drive + at, mask=inside, other=0.0)
         u_v = tl.load(drive + at + STATES * channels, mask=inside, other=0.0)
     if HAS_FIELD:
-        f = tl.load(field + (b * time + t) * channels + d, mask=inside, other=0.0).to(tl.float32)
+        f = tl.load(field + (b * time + t) * channels + d, mask=real & (d < last), other=0.0)
         weights = field_write + b * write_batch + t * write_time + n
-        w_h = tl.load(weights, mask=inside, other=0.0).to(tl.float32)
-        w_v = tl.load(weights + STATES, mask=inside, other=0.0).to(tl.float32)
+        w_h = tl.load(weights, mask=real & (n < STATES), other=0.0).to(tl.float32)
+        w_v = tl.load(weights + STATES, mask=real & (n < STATES), other=0.0).to(tl.float32)
+        f = f.to(tl.float32)
     return u_h, u_v, f, w_h, w_v
 
 
@@ -174,6 +179,7 @@ def trajectory(
     if HAS_START:
         h = tl.load(start + state, mask=inside, other=0.0)
         s = tl.load(start + state + row, mask=inside, other=0.0)
+    last = (head + 1) * head_size
     own_h, own_s, share = h, s, 0.0
     if HAS_OWN:
         share = tl.load(deviates + b)
@@ -193,7 +199,7 @@ def trajectory(
                 t = time - 1 - tick
             at = ((b * time + t) * 2 * STATES + n) * channels + d
             values = _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                             write_batch, write_time, inside & real, STATES, HAS_DRIVE,
+                             write_batch, write_time, last, real, STATES, HAS_DRIVE,
                              HAS_FIELD)  # fmt: skip
             values = values + _entries(table, line, tick, real & (n < STATES))
             if HAS_OWN:
@@ -267,12 +273,13 @@ def trajectory_backward(
     line = ((b * heads + head) * STATES + n) * time
     part = slice_ * batch * heads * STATES * time
     at_start = (b * 2 * STATES + n) * channels + d
+    last = (head + 1) * head_size
     first = segment * per_segment
-    last = tl.minimum(first + per_segment, time)
-    for visited in range(first, last, UNROLL):
+    stop = tl.minimum(first + per_segment, time)
+    for visited in range(first, stop, UNROLL):
         loaded = ()
         for i in tl.static_range(UNROLL):
-            tick = first + last - 1 - visited - i
+            tick = first + stop - 1 - visited - i
             real = tick >= first
             t = tick
             before = t - 1
@@ -296,11 +303,11 @@ def trajectory_backward(
                     s += tl.load(start + at_start + row, mask=begins, other=0.0)
                 values = values + (h, s)  # noqa: RUF005
                 values = values + _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                                          write_batch, write_time, inside & real, STATES,
+                                          write_batch, write_time, last, real, STATES,
                                           HAS_DRIVE, HAS_FIELD)  # fmt: skip
             loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
-            tick = first + last - 1 - visited - i
+            tick = first + stop - 1 - visited - i
             real = tick >= first
             t = tick
             if REVERSE:
@@ -321,7 +328,7 @@ def trajectory_backward(
                     u_h += w_h * f
                     u_v += w_v * f
                     at = ((block * batch + b) * time + t) * channels + d
-                    kept = (d < (head + 1) * head_size) & real
+                    kept = (d < last) & real
                     tl.store(d_field + at, tl.sum(w_h * by_h + w_v * by_v, 0)[None, :], mask=kept)
                     at = ((slice_ * batch + b) * time + t) * heads + head
                     at = at * 2 * STATES + n

@@ -20,8 +20,8 @@ from orderless.ops.triton.launch import (
 
 Rates = tuple[Tensor, Tensor, Tensor]
 
-STATES_AT_ONCE = 4  # of a trajectory, in a program
-FEW_PATHS = 128  # programs of a trajectory that leave parts of a large GPU idle
+STATES_AT_ONCE = 2  # of a trajectory, in a program
+FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
@@ -167,7 +167,7 @@ def _path(batch: int, channels: int, states: int, step: Tensor) -> _Path:
     # A segment pays a second pass over its inputs.
     segments = 1
     if programs < FEW_PATHS:
-        segments = max(1, min(triton.cdiv(4 * FEW_PATHS, programs), time // 64))
+        segments = max(1, min(triton.cdiv(2 * FEW_PATHS, programs), time // 64))
     per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
     return _Path(
         batch, time, states, channels, heads, rows, width, triton.cdiv(time, per_segment),

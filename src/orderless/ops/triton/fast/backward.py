@@ -130,13 +130,60 @@ def _eight_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: 
 @gluon.jit
 def _prefetch(states, row, variables, size: gl.constexpr, BLOCK: gl.constexpr):
     """Start to bring a state of each variable, which lie `row` apart, into the L2 cache."""
-    lines: gl.constexpr = gl.BlockedLayout([1, 2], [1, 32], [BLOCK, 1], [1, 0])
+    lines: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [BLOCK, 1], [1, 0])
     v = gl.minimum(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], variables - 1)
-    at = again(gl.arange(0, 64, gl.SliceLayout(0, lines))[None, :]) * (size // 64)
+    at = again(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :]) * (size // 32)
     gl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v * row + at)).to(gl.int64)],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
+
+
+@gluon.jit
+def _fetch(
+    chunk, x, d_y, write, read, tables, quick, present, rooms, time, channels, variables, towards,
+    x_variable, x_time, write_variable, write_time, read_variable, read_time,
+    present_variable, present_time,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy the inputs of a chunk, and in bfloat16 its tables."""
+    rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
+    low: gl.constexpr = rooms_x.dtype
+    wide: gl.constexpr = 128 // low.primitive_bitwidth
+    few: gl.constexpr = 16 // wide
+    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
+    t = chunk * 16
+    left_times = time - t
+    if REVERSE:
+        t = time - 1 - t
+    room = chunk % 2
+    v_rows, t_rows = again(axis_of(0, BLOCK, rows)), again(axis_of(1, 16, rows))
+    v_thin, t_thin = again(axis_of(0, BLOCK, thin)), again(axis_of(1, 16, thin))
+    now = present
+    if HAS_PRESENT:
+        now = present + far(t, present_time)
+    keep_rows = to_fetch(v_rows, t_rows, variables, left_times, now,
+                         present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+    keep_thin = to_fetch(v_thin, t_thin, variables, left_times, now,
+                         present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+    # A pointer for each row: what a thread takes of it lies at distances known beforehand.
+    p_rows = axis_of(2, WIDTH, rows)
+    at = v_rows * x_variable + t_rows * (towards * x_time)
+    copy(rooms_x.index(room), x + far(t, x_time) + at + p_rows, mask=keep_rows)
+    at = v_rows * (time * channels) + t_rows * (towards * channels)
+    copy(rooms_y.index(room), d_y + far(t, channels) + at + p_rows, mask=keep_rows)
+    at = v_thin * write_variable + t_thin * (towards * write_time)
+    fetch_pair(rooms_wh.index(room), rooms_wv.index(room), write + far(t, write_time) + at,
+               keep_thin, thin)  # fmt: skip
+    at = v_thin * read_variable + t_thin * (towards * read_time)
+    fetch_pair(rooms_ch.index(room), rooms_cv.index(room), read + far(t, read_time) + at,
+               keep_thin, thin)  # fmt: skip
+    if low == gl.bfloat16:
+        fetch_tables(copy_of(rooms_tables, room, low), tables, quick, chunk, low, BLOCK)
+        fetch_over(rooms_over.index(room), tables, chunk, BLOCK)
 
 
 @gluon.jit
@@ -337,8 +384,7 @@ def _half_of_chunk(
     _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
                   keep_border, BLOCK, mma)  # fmt: skip
 
-    # States pass by the L1 cache, which is small here and keeps what registers cannot hold.
-    kept = gl.load(following, mask=keep_following, other=0, cache_modifier=".cg")
+    kept = gl.load(following, mask=keep_following, other=0)
     w_h = eight_of(room_wh.load(pair), HALF, eight)
     w_v = eight_of(room_wv.load(pair), HALF, eight)
     hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)
@@ -428,10 +474,6 @@ def fast_backward(
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
     out_rows: gl.constexpr = whole_rows_layout(BLOCK, WIDTH, 4) if wide == 8 else mma
-    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
@@ -496,10 +538,12 @@ def fast_backward(
     # second program.
     copies: gl.constexpr = 2 if low == gl.bfloat16 else 1
     rooms_tables = rooms_for_tables(low, copies)
+    rooms_over = rooms_tables
     if low == gl.bfloat16:
         rooms_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
         if HAS_SKIP:
             room_skip = room_for_skip(skip + first_channel, BLOCK, WIDTH)
+    rooms = (rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
     room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
@@ -540,51 +584,18 @@ def fast_backward(
                    mask=keep_flat, other=0)  # fmt: skip
     # One step ahead of the work: before the last chunk it only fetches.
     for ahead in range(last_chunk - 1, first_chunk - 2, -1):
-        t_ahead = ahead * 16
-        ahead_times = time - ahead * 16
-        if REVERSE:
-            t_ahead = time - 1 - t_ahead
-        # Before the first chunk there is nothing to fetch, and no mask to look at.
-        real = ahead >= first_chunk
-        v_rows, t_rows = again(axis_of(0, BLOCK, rows)), again(axis_of(1, 16, rows))
-        v_thin, t_thin = again(axis_of(0, BLOCK, thin)), again(axis_of(1, 16, thin))
-        now = present
-        if HAS_PRESENT:
-            now = present + far(t_ahead, present_time)
-        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, real, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
-        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, real, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
-        if ahead >= first_chunk:
-            room = ahead % 2
-            # A pointer for each row: what a thread takes of it lies at distances known beforehand.
-            p_rows = axis_of(2, WIDTH, rows)
-            at = v_rows * x_variable + t_rows * (towards * x_time)
-            copy(
-                rooms_x.index(room),
-                x + far(t_ahead, x_time) + at + p_rows,
-                mask=keep_rows,
-            )
-            at = v_rows * (time * channels) + t_rows * (towards * channels)
-            copy(
-                rooms_y.index(room),
-                d_y + far(t_ahead, channels) + at + p_rows,
-                mask=keep_rows,
-            )
-            at = v_thin * write_variable + t_thin * (towards * write_time)
-            fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                       write + far(t_ahead, write_time) + at, keep_thin, thin)  # fmt: skip
-            at = v_thin * read_variable + t_thin * (towards * read_time)
-            fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                       read + far(t_ahead, read_time) + at, keep_thin, thin)  # fmt: skip
-            if copies == 2:
-                fetch_tables(copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
-                fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
-        async_copy.commit_group()
         chunk = ahead + 1
+        if (chunk == last_chunk) if low == gl.bfloat16 else (ahead >= first_chunk):
+            _fetch(
+                ahead, x, d_y, write, read, tables, quick, present, rooms, time, channels,
+                left_variables, towards, x_variable, x_time, write_variable, write_time,
+                read_variable, read_time, present_variable, present_time,
+                HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+            )  # fmt: skip
+        async_copy.commit_group()
         if chunk < last_chunk:
             at_states = states + chunk.to(gl.int64) * size + row_states
-            async_copy.wait_group(1)
+            async_copy.wait_group(0 if low == gl.bfloat16 else 1)
             room = chunk % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
             weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
@@ -618,6 +629,17 @@ def fast_backward(
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
             _store_sums(sums, out, BLOCK)
+            # In bfloat16 here, for the second half loads nothing that registers could not hold:
+            # loads come back in the order of their making, and such a one would wait for all these.
+            if low == gl.bfloat16:
+                if ahead >= first_chunk:
+                    _fetch(
+                        ahead, x, d_y, write, read, tables, quick, present, rooms, time, channels,
+                        left_variables, towards, x_variable, x_time, write_variable, write_time,
+                        read_variable, read_time, present_variable, present_time,
+                        HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                    )  # fmt: skip
+                async_copy.commit_group()
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
                 1, room_x, room_y, weights, here, kept, at_states - size,
                 keep_flat & (chunk > first_chunk), over, other_g, other_u, d_matrix, d_same, matrix,

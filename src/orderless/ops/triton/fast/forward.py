@@ -194,9 +194,9 @@ def fast_forward(
         now = present
         if HAS_PRESENT:
             now = present + far(t_ahead, present_time)
-        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, True, now,
+        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
                              present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
-        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, True, now,
+        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
                              present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
         if ahead < last_chunk:

@@ -25,10 +25,10 @@ def program_of(variables, channels, head_size, segments, BLOCK: gl.constexpr, WI
 
 
 @gluon.jit
-def to_fetch(v, t, variables, times, real, present, variable_stride, time_stride,
+def to_fetch(v, t, variables, times, present, variable_stride, time_stride,
              HAS_PRESENT: gl.constexpr):  # fmt: skip
     """Which rows of a block of variables and a chunk exist, and were observed."""
-    keep = (t < times) & (v < variables) & real
+    keep = (t < times) & (v < variables)
     if HAS_PRESENT:
         at = present + (v * variable_stride + t * time_stride)
         keep = keep & (gl.load(at, mask=keep, other=0) != 0)
