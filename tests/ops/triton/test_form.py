@@ -306,7 +306,7 @@ def test_operators_are_registered_as_the_compiler_expects(device):
     rest = (*field, None, named["skip"], None, named["state"], present, False)
     drive = torch.randn(1, 2, 2, 1, 1, device=device, requires_grad=True)
     rates, deviates = own[2:5], torch.ones(1, device=device)
-    weight = torch.ones(1, 1, device=device)
+    share = torch.ones(1, device=device)
     parts = ("test_schema", "test_autograd_registration", "test_faketensor")
     for operator, arguments in (
         (operators.scan, (*own, *rest)),
@@ -314,7 +314,7 @@ def test_operators_are_registered_as_the_compiler_expects(device):
             shared_operators.mean_mode,
             (drive, *field, own[1], *rates, *rates, None, deviates, False),
         ),
-        (shared_operators.pool_states, (own[5], own[0], weight, present)),
+        (shared_operators.pool_states, (own[5], own[0], share, present)),
     ):
         torch.library.opcheck(operator, arguments, test_utils=parts)
 

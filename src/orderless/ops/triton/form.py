@@ -63,12 +63,11 @@ def _mean_mode(
     field_write: Tensor | None,
 ) -> Tensor:
     """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/feedback.py`."""
-    weight = call.x.new_ones(call.x.shape[:2], dtype=torch.float32)
+    share = step.new_full((len(step),), 1 / call.x.shape[1])
     if call.members is not None:
-        weight = call.members.float()
-    weight = weight / weight.sum(1, keepdim=True).clamp(min=1.0)
-    own = pool_states(write, call.x, weight, present)
-    start = None if state is None else torch.einsum("bv,bvknd->bknd", weight, state)
+        share = 1 / call.members.sum(1).clamp(min=1).float()
+    own = pool_states(write, call.x, share, present)
+    start = None if state is None else state.sum(1) * share.view(-1, 1, 1, 1)
     deviates = step.new_ones(len(step))
     if call.members is not None:
         deviates = _deviate(call.members).flatten().float()

@@ -232,7 +232,7 @@ def _sum_parts(parts: Tensor) -> Tensor:
     """One part in place of many, by a kernel of its own that fills the device."""
     total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
     # Small sums are cut into more programs, which then load more parts at once.
-    block = min(512, max(8, triton.next_power_of_2(total.numel()) // 1024))
+    block = min(256, max(8, triton.next_power_of_2(total.numel()) // 1024))
     sum_parts[(triton.cdiv(total.numel(), block),)](
         parts, total, len(parts), total.numel(), BLOCK=block, AT_ONCE=4096 // block, num_warps=4
     )
@@ -423,7 +423,7 @@ def scan_backward(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=8, num_stages=1,
+        REVERSE=reverse, num_warps=2, num_stages=1,
     )  # fmt: skip
     if skip is None:
         d_skip = x.new_empty(0)

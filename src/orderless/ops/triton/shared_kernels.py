@@ -4,7 +4,7 @@
 
     trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D] or a field
     readout        y[c,t] = sum over (k, n) of read[c,t,k,n] z[t,k,n]
-    pool           z[t,k,n] = sum over c of weight[c] write[c,t,k,n] x[c,t], the reverse of readout
+    pool           z[t,k,n] = sum over c of write[c,t,k,n] x[c,t], the reverse of readout
 
 A step table [B,H,N,T,8] holds the entries of exp(A step) and of its integral, each (h, v, vh), for
 every time; its last two columns are unused.
@@ -103,39 +103,31 @@ def steps_gradient(
 
 
 @triton.jit
-def _segment(channels, head_size, segments, STATES: tl.constexpr, ROWS: tl.constexpr,
-             WIDTH: tl.constexpr):  # fmt: skip
-    """Batch entry, segment, head, states, channels, which of these are real, slice of channels."""
+def _segment(channels, head_size, segments, STATES: tl.constexpr, WIDTH: tl.constexpr):
+    """Batch entry, segment, head, state, channels, the first beyond the head, slice of channels."""
     pid = tl.program_id(0).to(tl.int64)
-    slices, rows = tl.cdiv(head_size, WIDTH), tl.cdiv(STATES, ROWS)
-    heads = channels // head_size
-    slice_ = pid % slices
-    n = ((pid // slices) % rows) * ROWS + tl.arange(0, ROWS)[:, None]
-    head = (pid // slices // rows) % heads
-    outer = pid // slices // rows // heads
-    p = slice_ * WIDTH + tl.arange(0, WIDTH)[None, :]
-    inside = (p < head_size) & (n < STATES)
-    return outer // segments, outer % segments, head, n, head * head_size + p, inside, slice_
+    slices, heads = tl.cdiv(head_size, WIDTH), channels // head_size
+    slice_, n = pid % slices, (pid // slices) % STATES
+    head = (pid // slices // STATES) % heads
+    outer = pid // slices // STATES // heads
+    d = head * head_size + slice_ * WIDTH + tl.arange(0, WIDTH)
+    return outer // segments, outer % segments, head, n, d, (head + 1) * head_size, slice_
 
 
 @triton.jit
 def _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch, write_time,
-            last, real, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+            inside, real, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
             HAS_FIELD: tl.constexpr):  # fmt: skip
-    """The drive as it was given, and what the field adds to it: the field, and its weights.
-
-    last: the first channel that is not the head's.
-    """
+    """The drive as it was given, and what the field adds to it: the field, and its weights."""
     u_h, u_v, f, w_h, w_v = 0.0, 0.0, 0.0, 0.0, 0.0
     if HAS_DRIVE:
-        inside = real & (n < STATES) & (d < last)
-        u_h = tl.load(drive + at, mask=inside, other=0.0)
-        u_v = tl.load(drive + at + STATES * channels, mask=inside, other=0.0)
+        u_h = tl.load(drive + at, mask=inside & real, other=0.0)
+        u_v = tl.load(drive + at + STATES * channels, mask=inside & real, other=0.0)
     if HAS_FIELD:
-        f = tl.load(field + (b * time + t) * channels + d, mask=real & (d < last), other=0.0)
+        f = tl.load(field + (b * time + t) * channels + d, mask=inside & real, other=0.0)
         weights = field_write + b * write_batch + t * write_time + n
-        w_h = tl.load(weights, mask=real & (n < STATES), other=0.0).to(tl.float32)
-        w_v = tl.load(weights + STATES, mask=real & (n < STATES), other=0.0).to(tl.float32)
+        w_h = tl.load(weights, mask=real, other=0.0).to(tl.float32)
+        w_v = tl.load(weights + STATES, mask=real, other=0.0).to(tl.float32)
         f = f.to(tl.float32)
     return u_h, u_v, f, w_h, w_v
 
@@ -158,7 +150,7 @@ def _entries(table, line, tick, real):
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, decays,
     write_batch, write_time, time, channels, head_size, segments, per_segment,
-    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
@@ -168,25 +160,21 @@ def trajectory(
     drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
     and ends [B, segment, 2, N, D].
     """
-    b, segment, head, n, d, inside, slice_ = _segment(
-        channels, head_size, segments, STATES, ROWS, WIDTH
-    )
+    b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
+    inside = d < last
     heads = channels // head_size
     state = ((b * segments + segment) * 2 * STATES + n) * channels + d
     row = STATES * channels
-    h = tl.zeros([ROWS, WIDTH], tl.float32)
-    s = tl.zeros([ROWS, WIDTH], tl.float32)
+    h = tl.zeros([WIDTH], tl.float32)
+    s = tl.zeros([WIDTH], tl.float32)
     if HAS_START:
         h = tl.load(start + state, mask=inside, other=0.0)
         s = tl.load(start + state + row, mask=inside, other=0.0)
-    last = (head + 1) * head_size
     own_h, own_s, share = h, s, 0.0
     if HAS_OWN:
         share = tl.load(deviates + b)
     line = ((b * heads + head) * STATES + n) * time
-    over_h = tl.zeros([ROWS, 1], tl.float32) + 1.0
-    over_v = over_h
-    over_vh = tl.zeros([ROWS, 1], tl.float32)
+    over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
     for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
         # All loads of a round come before its stores, which no compiler may move loads across.
@@ -199,11 +187,11 @@ def trajectory(
                 t = time - 1 - tick
             at = ((b * time + t) * 2 * STATES + n) * channels + d
             values = _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                             write_batch, write_time, last, real, STATES, HAS_DRIVE,
+                             write_batch, write_time, inside, real, STATES, HAS_DRIVE,
                              HAS_FIELD)  # fmt: skip
-            values = values + _entries(table, line, tick, real & (n < STATES))
+            values = values + _entries(table, line, tick, real)
             if HAS_OWN:
-                values = values + _entries(own_table, line, tick, real & (n < STATES))
+                values = values + _entries(own_table, line, tick, real)
             loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
             tick = begin + i
@@ -237,9 +225,9 @@ def trajectory(
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
             out = decays + (((b * heads + head) * STATES + n) * segments + segment) * 3
-            tl.store(out, over_h, mask=n < STATES)
-            tl.store(out + 1, over_v, mask=n < STATES)
-            tl.store(out + 2, over_vh, mask=n < STATES)
+            tl.store(out, over_h)
+            tl.store(out + 1, over_v)
+            tl.store(out + 2, over_vh)
 
 
 @triton.jit
@@ -247,33 +235,30 @@ def trajectory_backward(
     drive, field, field_write, table, start, z, d_z, d_after,
     d_drive, d_field, d_write, d_table, d_start,
     write_batch, write_time, time, channels, head_size, segments, per_segment,
-    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
     d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
-    d_field [block of states, B,T,D], d_write [slice, B,T,H,2,N], d_table [slice, B,H,N,T,8].
+    d_field [N,B,T,D], d_write [slice, B,T,H,2,N], d_table [slice, B,H,N,T,8].
     """
-    b, segment, head, n, d, inside, slice_ = _segment(
-        channels, head_size, segments, STATES, ROWS, WIDTH
-    )
+    b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
+    inside = d < last
     heads = channels // head_size
-    slices, rows = tl.cdiv(head_size, WIDTH), tl.cdiv(STATES, ROWS)
-    block = (tl.program_id(0) // slices) % rows
-    batch = tl.num_programs(0).to(tl.int64) // slices // rows // heads // segments
+    slices = tl.cdiv(head_size, WIDTH)
+    batch = tl.num_programs(0).to(tl.int64) // slices // STATES // heads // segments
     row = STATES * channels
     state = ((b * segments + segment) * 2 * STATES + n) * channels + d
-    g = tl.zeros([ROWS, WIDTH], tl.float32)
-    u = tl.zeros([ROWS, WIDTH], tl.float32)
+    g = tl.zeros([WIDTH], tl.float32)
+    u = tl.zeros([WIDTH], tl.float32)
     if HAS_AFTER:
         g = tl.load(d_after + state, mask=inside, other=0.0)
         u = tl.load(d_after + state + row, mask=inside, other=0.0)
     line = ((b * heads + head) * STATES + n) * time
     part = slice_ * batch * heads * STATES * time
     at_start = (b * 2 * STATES + n) * channels + d
-    last = (head + 1) * head_size
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
     for visited in range(first, stop, UNROLL):
@@ -287,7 +272,7 @@ def trajectory_backward(
                 t = time - 1 - tick
                 before = t + 1
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            values = _entries(table, line, tick, real & (n < STATES))
+            values = _entries(table, line, tick, real)
             values = values + (  # noqa: RUF005
                 tl.load(d_z + at, mask=inside & real, other=0.0),
                 tl.load(d_z + at + row, mask=inside & real, other=0.0),
@@ -303,7 +288,7 @@ def trajectory_backward(
                     s += tl.load(start + at_start + row, mask=begins, other=0.0)
                 values = values + (h, s)  # noqa: RUF005
                 values = values + _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                                          write_batch, write_time, last, real, STATES,
+                                          write_batch, write_time, inside, real, STATES,
                                           HAS_DRIVE, HAS_FIELD)  # fmt: skip
             loaded = loaded + (values,)  # noqa: RUF005
         for i in tl.static_range(UNROLL):
@@ -327,22 +312,19 @@ def trajectory_backward(
                     f, w_h, w_v = loaded[i][12], loaded[i][13], loaded[i][14]
                     u_h += w_h * f
                     u_v += w_v * f
-                    at = ((block * batch + b) * time + t) * channels + d
-                    kept = (d < last) & real
-                    tl.store(d_field + at, tl.sum(w_h * by_h + w_v * by_v, 0)[None, :], mask=kept)
+                    at = ((n * batch + b) * time + t) * channels + d
+                    tl.store(d_field + at, w_h * by_h + w_v * by_v, mask=inside & real)
                     at = ((slice_ * batch + b) * time + t) * heads + head
                     at = at * 2 * STATES + n
-                    kept = (n < STATES) & real
-                    tl.store(d_write + at, tl.sum(by_h * f, 1)[:, None], mask=kept)
-                    tl.store(d_write + at + STATES, tl.sum(by_v * f, 1)[:, None], mask=kept)
+                    tl.store(d_write + at, tl.sum(by_h * f, 0), mask=real)
+                    tl.store(d_write + at + STATES, tl.sum(by_v * f, 0), mask=real)
                 out = d_table + (part + line + tick) * 8
-                kept = (n < STATES) & real
-                tl.store(out, tl.sum(g * h, 1)[:, None], mask=kept)
-                tl.store(out + 1, tl.sum(u * s, 1)[:, None], mask=kept)
-                tl.store(out + 2, tl.sum(u * h, 1)[:, None], mask=kept)
-                tl.store(out + 3, tl.sum(g * u_h, 1)[:, None], mask=kept)
-                tl.store(out + 4, tl.sum(u * u_v, 1)[:, None], mask=kept)
-                tl.store(out + 5, tl.sum(u * u_h, 1)[:, None], mask=kept)
+                tl.store(out, tl.sum(g * h, 0), mask=real)
+                tl.store(out + 1, tl.sum(u * s, 0), mask=real)
+                tl.store(out + 2, tl.sum(u * h, 0), mask=real)
+                tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
+                tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
+                tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
             g = e_h * g + e_vh * u
             u = e_v * u
     if ENDS:
@@ -358,15 +340,16 @@ def trajectory_backward(
 def carry_trajectory(
     decays, start, ends,
     channels, head_size, segments,
-    STATES: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr, HAS_START: tl.constexpr,
+    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_START: tl.constexpr,
     ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """Replace states after segments from zero by true states before them; see `carry_segments`."""
-    b, _, head, n, d, inside, _ = _segment(channels, head_size, 1, STATES, ROWS, WIDTH)
+    b, _, head, n, d, last, _ = _segment(channels, head_size, 1, STATES, WIDTH)
+    inside = d < last
     heads = channels // head_size
     row = STATES * channels
-    h = tl.zeros([ROWS, WIDTH], tl.float32)
-    s = tl.zeros([ROWS, WIDTH], tl.float32)
+    h = tl.zeros([WIDTH], tl.float32)
+    s = tl.zeros([WIDTH], tl.float32)
     if HAS_START:
         begin = (b * 2 * STATES + n) * channels + d
         h = tl.load(start + begin, mask=inside, other=0.0)
@@ -381,14 +364,13 @@ def carry_trajectory(
                 segment = segments - 1 - segment
             at = ((b * segments + segment) * 2 * STATES + n) * channels + d
             over = decays + segment * 3
-            counts = real & (n < STATES)
             loaded = loaded + (  # noqa: RUF005
                 (
                     tl.load(ends + at, mask=inside & real, other=0.0),
                     tl.load(ends + at + row, mask=inside & real, other=0.0),
-                    tl.load(over, mask=counts, other=0.0),
-                    tl.load(over + 1, mask=counts, other=0.0),
-                    tl.load(over + 2, mask=counts, other=0.0),
+                    tl.load(over, mask=real, other=0.0),
+                    tl.load(over + 1, mask=real, other=0.0),
+                    tl.load(over + 2, mask=real, other=0.0),
                 ),
             )
         for i in tl.static_range(UNROLL):
@@ -424,7 +406,7 @@ def readout(
     PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """y [B,V,T,D] = scale[c] sum over (k, n) of weights[c,t,k,n] z[t,k,n,d].
+    """y [B,V,T,D] = scale sum over (k, n) of weights[c,t,k,n] z[t,k,n,d], with scale [B].
 
     One program per (batch, block of times, block of channels); it loops over the variables.
     """
@@ -455,7 +437,7 @@ def readout(
         out = tl.dot(c_h, z_h, input_precision=PRECISION)
         out += tl.dot(c_v, z_v, input_precision=PRECISION)
         if HAS_SCALE:
-            out *= tl.load(scale + b * variables + v, mask=v < variables, other=0.0)
+            out *= tl.load(scale + b)
         at = ((b * variables + v) * time + t) * channels + d
         tl.store(y + at, out.to(dtype), mask=real & (d < channels))
 
@@ -471,9 +453,9 @@ def pool(
     PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
     POOL: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """POOL: z [B,T,2,N,D] = sum over c of scale[c] weights[c,t] x[c,t].
+    """POOL: z [B,T,2,N,D] = scale times the sum over c of weights[c,t] x[c,t], with scale [B].
 
-    INNER: d_weights [block of channels, B,V,T,2,N] = scale[c] sum over d of back[t,k,n,d] x[c,t,d].
+    INNER: d_weights [block of channels, B,V,T,2,N] = scale sum over d of back[t,k,n,d] x[c,t,d].
     """
     pid = tl.program_id(0).to(tl.int64)
     wide = tl.cdiv(channels, WIDTH)
@@ -493,6 +475,9 @@ def pool(
     if POOL:
         z_h = tl.zeros([TIMES, PADDED, WIDTH], tl.float32)
         z_v = tl.zeros([TIMES, PADDED, WIDTH], tl.float32)
+    share = 1.0
+    if HAS_SCALE:
+        share = tl.load(scale + b)
     n = tl.arange(0, PADDED)[None, None, :]
     for first in range(0, variables, BLOCK):
         v = first + tl.arange(0, BLOCK)[None, :, None]
@@ -503,27 +488,21 @@ def pool(
             keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
         at = b * x_batch + v * x_variable + t * x_time + d
         signal = tl.load(x + at, mask=keep & (d < channels), other=0.0)
-        if HAS_SCALE:
-            share = tl.load(scale + b * variables + v, mask=v < variables, other=0.0)
         if POOL:
             at = b * weights_batch + v * weights_variable + t * weights_time + n
             weighed = keep & (n < STATES)
             c_h = tl.load(weights + at, mask=weighed, other=0.0)
             c_v = tl.load(weights + at + STATES, mask=weighed, other=0.0)
-            if HAS_SCALE:
-                c_h, c_v = (c_h * share).to(dtype), (c_v * share).to(dtype)
             z_h += tl.dot(tl.permute(c_h, (0, 2, 1)), signal, input_precision=PRECISION)
             z_v += tl.dot(tl.permute(c_v, (0, 2, 1)), signal, input_precision=PRECISION)
         if INNER:
             d_h = tl.dot(signal, tl.permute(back_h, (0, 2, 1)), input_precision=PRECISION)
             d_v = tl.dot(signal, tl.permute(back_v, (0, 2, 1)), input_precision=PRECISION)
-            if HAS_SCALE:
-                d_h *= share
-                d_v *= share
+            d_h, d_v = share * d_h, share * d_v
             at = (((slice_ * batch + b) * variables + v) * time + t) * 2 * STATES + n
             kind = d_weights.dtype.element_ty
             tl.store(d_weights + at, d_h.to(kind), mask=real & (n < STATES))
             tl.store(d_weights + at + STATES, d_v.to(kind), mask=real & (n < STATES))
     if POOL:
-        tl.store(z + place, z_h, mask=inside)
-        tl.store(z + place + STATES * channels, z_v, mask=inside)
+        tl.store(z + place, share * z_h, mask=inside)
+        tl.store(z + place + STATES * channels, share * z_v, mask=inside)

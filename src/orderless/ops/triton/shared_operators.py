@@ -20,14 +20,13 @@ from orderless.ops.triton.launch import (
 
 Rates = tuple[Tensor, Tensor, Tensor]
 
-STATES_AT_ONCE = 2  # of a trajectory, in a program
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
     padded = max(16, triton.next_power_of_2(states))
     width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
-    return {"BLOCK": 16, "TIMES": 4, "WIDTH": width, "STATES": states, "PADDED": padded}
+    return {"BLOCK": 32, "TIMES": 4, "WIDTH": width, "STATES": states, "PADDED": padded}
 
 
 def _shared_grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:
@@ -71,40 +70,40 @@ def pool(
 
 
 @operator
-def pool_states(write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None) -> Tensor:
-    """The mean input of the states, [B,T,2,N,D] in float32: sum over c of weight write x."""
+def pool_states(write: Tensor, x: Tensor, share: Tensor, present: Tensor | None) -> Tensor:
+    """The mean input of the states, [B,T,2,N,D] in float32: share [B] times sum of write x."""
     batch, _, time, channels = x.shape
     x, write = rows_contiguous(x), rows_contiguous(write)
     present = None if present is None else present.expand(-1, -1, time)
     z = x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
-    pool(write, x, weight.contiguous(), present, z)
+    pool(write, x, share, present, z)
     return z
 
 
 @shapes_of(pool_states)
-def _(write, x, weight, present):
+def _(write, x, share, present):
     batch, _, time, channels = x.shape
     return x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
 
 
 @operator
 def pool_states_backward(
-    d_z: Tensor, write: Tensor, x: Tensor, weight: Tensor, present: Tensor | None
+    d_z: Tensor, write: Tensor, x: Tensor, share: Tensor, present: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Gradients of write and x."""
     x, write = rows_contiguous(x), rows_contiguous(write)
     present = None if present is None else present.expand(-1, -1, x.shape[2])
-    d_z, weight = d_z.contiguous(), weight.contiguous()
+    d_z = d_z.contiguous()
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    readout(write, d_z, weight, present, d_x)
+    readout(write, d_z, share, present, d_x)
     wide = triton.cdiv(x.shape[-1], _shared_tile(x, write.shape[-1])["WIDTH"])
     d_write = x.new_empty(wide, *write.shape)
-    pool(write, x, weight, present, None, back=d_z, d_weights=d_write)
+    pool(write, x, share, present, None, back=d_z, d_weights=d_write)
     return sum_slices(d_write), d_x
 
 
 @shapes_of(pool_states_backward)
-def _(d_z, write, x, weight, present):
+def _(d_z, write, x, share, present):
     return (
         torch.empty_like(write, memory_format=torch.contiguous_format),
         torch.empty_like(x, memory_format=torch.contiguous_format),
@@ -131,14 +130,9 @@ class _Path:
     states: int
     channels: int
     heads: int
-    rows: int
     width: int
     segments: int
     per_segment: int
-
-    @property
-    def blocks(self) -> int:
-        return triton.cdiv(self.states, self.rows)
 
     @property
     def slices(self) -> int:
@@ -147,7 +141,7 @@ class _Path:
     @property
     def programs(self) -> int:
         """Without splitting time."""
-        return self.batch * self.heads * self.blocks * self.slices
+        return self.batch * self.heads * self.states * self.slices
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -156,21 +150,20 @@ class _Path:
 
     @property
     def tile(self) -> dict[str, int]:
-        return {"STATES": self.states, "ROWS": self.rows, "WIDTH": self.width, "num_warps": 1}
+        return {"STATES": self.states, "WIDTH": self.width, "num_warps": 1}
 
 
 def _path(batch: int, channels: int, states: int, step: Tensor) -> _Path:
     time, heads = step.shape[1:]
     width = min(32, triton.next_power_of_2(channels // heads))
-    rows = min(STATES_AT_ONCE, triton.next_power_of_2(states))
-    programs = batch * heads * triton.cdiv(states, rows) * triton.cdiv(channels // heads, width)
+    programs = batch * heads * states * triton.cdiv(channels // heads, width)
     # A segment pays a second pass over its inputs.
     segments = 1
     if programs < FEW_PATHS:
         segments = max(1, min(triton.cdiv(2 * FEW_PATHS, programs), time // 64))
     per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
     return _Path(
-        batch, time, states, channels, heads, rows, width, triton.cdiv(time, per_segment),
+        batch, time, states, channels, heads, width, triton.cdiv(time, per_segment),
         per_segment,
     )  # fmt: skip
 
@@ -283,7 +276,7 @@ def _follow_back(
     if given.drive is not None:
         d_drive = torch.empty_like(given.drive)
     if given.field is not None:
-        d_field = table.new_empty(path.blocks, path.batch, path.time, path.channels)
+        d_field = table.new_empty(path.states, path.batch, path.time, path.channels)
         d_write = table.new_empty(path.slices, path.batch, path.time, path.heads, 2, path.states)
     d_table = table.new_empty(path.slices, *table.shape)
     d_start = table.new_empty(path.batch, 2, path.states, path.channels)
