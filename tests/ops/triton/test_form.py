@@ -164,9 +164,9 @@ EMULATED = {
         ("field", "state", "members"),
         {"block": 2, "width": 16},
     ),
-    "time in segments": (
+    "time in segments, with feedback": (
         (1, 2, 34, 16, 1, 16),
-        ("state",),
+        ("feedback", "state", "reverse"),
         {"block": 1, "width": 16, "segments": 2, "per_segment": 2},
     ),
 }

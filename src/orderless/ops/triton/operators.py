@@ -134,7 +134,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     while block > 1 and outer * triton.cdiv(variables, block) < PROGRAMS // block:
         block //= 2
     rows = batch * slices * triton.cdiv(variables, block)
-    segments = min(triton.cdiv(2 * PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1
+    segments = min(triton.cdiv(PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1
     per_segment = triton.cdiv(chunks, segments)
     return _Sizes(
         batch, variables, time, channels, heads, states, block, width,

@@ -118,7 +118,7 @@ def fast_forward(
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
-    DEPTH: gl.constexpr = 2 if HAS_FIELD or wide == 4 else 3
+    DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
     b, _, first_variable, _, head, first_channel, segment = program_of(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
@@ -146,7 +146,8 @@ def fast_forward(
     row_y = v_out * (time * channels) + t_out * (towards * channels)
     y = y + from_y + row_y
     if HAS_BASE:
-        base = base + from_y + row_y
+        base = base + from_y + (v_rows * (time * channels) + t_rows * (towards * channels))
+        rooms_base = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
     if HAS_FIELD:
         t_common = axis_of(1, 16, common)
         field += b * time * channels + first_channel
@@ -207,6 +208,8 @@ def fast_forward(
                        read + far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
             fetch_tables(copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
             fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
+            if HAS_BASE:
+                copy(rooms_base.index(room), base + far(t_ahead, channels) + p_rows, mask=keep_rows)
             if HAS_FIELD:
                 at = field + far(t_ahead, channels) + axis_of(2, WIDTH, common)
                 copy(rooms_field.index(room), at, mask=t_common < ahead_times)
@@ -282,6 +285,8 @@ def fast_forward(
 
             if HAS_SKIP:
                 out += of_skip(room_skip, mma) * to_float32(room_x.load(mma), mma)
+            if HAS_BASE:
+                out += to_float32(rooms_base.index(room).load(mma), mma)
             result = gl.convert_layout(out.to(low), out_rows)
             stored = (t_out < left_times) & (v_out < left_variables)
             keep = stored
@@ -289,9 +294,6 @@ def fast_forward(
                 at = present + far(t, present_time)
                 at = at + (v_out * present_variable + t_out * (towards * present_time))
                 keep = keep & (gl.load(at, mask=keep, other=0) != 0)
-            if HAS_BASE:
-                add = gl.load(base + far(t, channels) + p_out, mask=stored, other=0.0)
-                result = (result.to(gl.float32) + add.to(gl.float32)).to(low)
             if HAS_GATE:
                 opening = gl.load(gate + far(t, gate_time) + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
