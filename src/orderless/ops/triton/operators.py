@@ -487,7 +487,7 @@ def _scan_gradients(ctx, d_y, d_end):
     d_field = d_field_write = None
     if field is not None:
         d_field, d_field_write, more_step, more_rates = field_response_backward(
-            d_shared, field, field_write, step, h, v, vh, ctx.reverse
+            d_shared, shared, field, field_write, step, h, v, vh, ctx.reverse
         )
         d_step, d_rates = d_step + more_step, d_rates + more_rates
         d_shared = None

@@ -254,15 +254,20 @@ def _follow_back(
     rates: Rates,
     start: Tensor | None,
     reverse: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    """Gradients of drive, field, field_write, step, rates [3,H,N] and start."""
+    z: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of drive, field, field_write, step, rates [3,H,N] and start; empty if absent.
+
+    z: the trajectory, where it is there already.
+    """
     table = _step_table(path, step, rates, reverse)
     before, decays = _before_segments(path, given, table, start, reverse)
-    z = _follow(path, given, table, before, reverse)
+    if z is None:
+        z = _follow(path, given, table, before, reverse)
     kernel = shared_kernels.trajectory_backward[(path.programs * path.segments,)]
     after = None
     if path.segments > 1:
-        after = torch.empty_like(before)
+        after = table.new_empty(path.batch, path.segments, 2, path.states, path.channels)
         kernel(
             *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
             *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
@@ -272,7 +277,7 @@ def _follow_back(
             decays, None, after, path.channels, path.channels // path.heads, path.segments,
             **path.tile, HAS_START=False, ADJOINT=True, UNROLL=UNROLL,
         )  # fmt: skip
-    d_drive = d_field = d_write = None
+    d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
     if given.drive is not None:
         d_drive = torch.empty_like(given.drive)
     if given.field is not None:
@@ -293,8 +298,9 @@ def _follow_back(
         step.stride(0), step.stride(1), path.slices, table.numel(),
         STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
     )  # fmt: skip
-    if d_field is not None and d_write is not None:
-        d_field, d_write = d_field.sum(0), d_write.sum((0, 3))
+    if given.field is not None and given.field_write is not None:
+        d_field = d_field.sum(0).to(given.field.dtype)
+        d_write = d_write.sum((0, 3)).to(given.field_write.dtype)
     return d_drive, d_field, d_write, d_step.sum(-1), d_rates.sum((1, 4)), d_start
 
 
@@ -325,6 +331,7 @@ def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
 @operator
 def field_response_backward(
     d_z: Tensor,
+    z: Tensor,
     field: Tensor,
     field_write: Tensor,
     step: Tensor,
@@ -337,15 +344,13 @@ def field_response_backward(
     path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
     _, d_field, d_write, d_step, d_rates, _ = _follow_back(
         path, _input(None, field, field_write), d_z.contiguous(), step,
-        (rate_h, rate_v, rate_vh), None, reverse,
+        (rate_h, rate_v, rate_vh), None, reverse, z,
     )  # fmt: skip
-    assert d_field is not None
-    assert d_write is not None
-    return d_field.to(field.dtype), d_write.to(field_write.dtype), d_step, d_rates
+    return d_field, d_write, d_step, d_rates
 
 
 @shapes_of(field_response_backward)
-def _(d_z, field, field_write, step, rate_h, rate_v, rate_vh, reverse):
+def _(d_z, z, field, field_write, step, rate_h, rate_v, rate_vh, reverse):
     return (*_like(field, field_write, step), rate_h.new_empty(3, *rate_h.shape))
 
 
@@ -424,11 +429,6 @@ def mean_mode_backward(
         path, _input(own, None, None), -d_z * deviates.view(-1, 1, 1, 1, 1), step,
         (rate_h, rate_v, rate_vh), start, reverse,
     )  # fmt: skip
-    assert d_own is not None
-    if field is None or field_write is None or d_field is None or d_write is None:
-        d_field, d_write = own.new_empty(0), own.new_empty(0)
-    else:
-        d_field, d_write = d_field.to(field.dtype), d_write.to(field_write.dtype)
     return (
         d_own + d_mean,
         d_field,
