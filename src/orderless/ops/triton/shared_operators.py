@@ -26,7 +26,9 @@ FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
     padded = max(16, triton.next_power_of_2(states))
     width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
-    return {"BLOCK": 32, "TIMES": 4, "WIDTH": width, "STATES": states, "PADDED": padded}
+    # Variables and times that fit the 99 KB of shared memory of smaller GPUs.
+    block, times = (32, 4) if x.dtype == torch.bfloat16 else (16, 2)
+    return {"BLOCK": block, "TIMES": times, "WIDTH": width, "STATES": states, "PADDED": padded}
 
 
 def _shared_grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:

@@ -46,13 +46,10 @@ QUICK = 24 * 256  # entries of a chunk in `quick`
 
 @triton.jit
 def _within(kind):
-    """[kind, t, s]: whether step s belongs to the span of time t in a table, and whether t reads.
-
-    Kind 6 is kind 5 once more.
-    """
-    t = tl.arange(0, 16)[None, :, None]
-    s = tl.arange(0, 16)[None, None, :]
-    size = tl.where(kind < 4, 8 >> tl.minimum(kind, 3), 16)
+    """[t, s]: whether step s belongs to the span of time t in a table, and whether t reads."""
+    t = tl.arange(0, 16)[:, None]
+    s = tl.arange(0, 16)[None, :]
+    size = tl.where(kind < 4, 8 >> kind, 16)
     reads = (kind == 4) | ((t & size) != 0)
     return ((t ^ s) < size) & ((s <= t) == reads), reads
 
@@ -85,7 +82,7 @@ def _rates(h, v, vh, head, STATES: tl.constexpr, PADDED: tl.constexpr):
 
 @triton.jit
 def _fill_quick(quick, place, e1, evh, e2):
-    t, n = tl.arange(0, 16)[None, :, None], tl.arange(0, 16)[None, None, :]
+    t, n = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     thread, half = (t % 8) * 4 + (n % 8) // 2, n // 8
     entry = (t // 8) * 2 + n % 2
     kept = quick.dtype.element_ty
@@ -100,43 +97,45 @@ def fill_tables(
     step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, chunk). held: whether writing times in `quick` are.
-
-    Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
-    for one after the other would fill the time.
-    """
+    """One program per (batch, head, chunk). held: whether writing times in `quick` are."""
     pid = tl.program_id(0).to(tl.int64)
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
     steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
-    phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
-    phi_h, phi_v, phi_vh = phi_h[None, :, :], phi_v[None, :, :], phi_vh[None, :, :]
-    kind = tl.arange(0, 8)[:, None, None]
-    within, reads = _within(kind)
-    span = tl.sum(tl.where(within, steps[None, None, :], 0.0), 2)[:, :, None]
-    e_h, e_v, evh = transition(h[None, :, :], v[None, :, :], vh[None, :, :], span)
-    is_hold = kind == 7
-    e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
-    evh = tl.where(is_hold, phi_vh, evh)
-    e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
+    rows = tl.arange(0, 16)[:, None]
+    tile = rows * PADDED + tl.arange(0, PADDED)[None, :]
+    out = tables + pid * (7 * 3 * 16 * PADDED) + tile
     size: tl.constexpr = 16 * PADDED
-    tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
-    # Of the hold, (h, v, vh) in this order.
-    out = tables + pid * (21 * size) + tl.minimum(kind, 6) * (3 * size) + tile
-    tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
-    tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
-    tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
+    phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
+    tl.store(out + 18 * size, phi_h)
+    tl.store(out + 19 * size, phi_v)
+    tl.store(out + 20 * size, phi_vh)
     if HAS_QUICK:
-        plain = reads | (kind > 5) | ((held == 0) & (kind < 5))
-        _fill_quick(
-            quick + pid * 6144,
-            kind,
-            tl.where(plain, e1, e1 * phi_v),
-            tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
-            tl.where(plain, e2, e2 * phi_h),
-        )
+        quick += pid * 6144
+        _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
+    # Not unrolled: six times the code would take six times as long to compile.
+    for kind in range(6):
+        within, reads = _within(kind)
+        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
+        e_h, e_v, evh = transition(h, v, vh, span)
+        e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
+        own = out + kind * (3 * size)
+        tl.store(own, e1)
+        tl.store(own + size, evh)
+        tl.store(own + 2 * size, e2)
+        if HAS_QUICK:
+            plain = reads | ((held == 0) & (kind < 5))
+            _fill_quick(
+                quick,
+                kind,
+                tl.where(plain, e1, e1 * phi_v),
+                tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
+                tl.where(plain, e2, e2 * phi_h),
+            )
+            if kind == 5:
+                _fill_quick(quick, 6, e1, evh, e2)
 
 
 @triton.jit
