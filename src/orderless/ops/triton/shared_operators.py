@@ -26,9 +26,16 @@ FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
     padded = max(16, triton.next_power_of_2(states))
     width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
-    # Variables and times that fit the 99 KB of shared memory of smaller GPUs.
+    # Variables and times that fit the 99 KB of shared memory of smaller GPUs; a warp has a time.
     block, times = (32, 4) if x.dtype == torch.bfloat16 else (16, 2)
-    return {"BLOCK": block, "TIMES": times, "WIDTH": width, "STATES": states, "PADDED": padded}
+    return {
+        "BLOCK": block,
+        "TIMES": times,
+        "WIDTH": width,
+        "STATES": states,
+        "PADDED": padded,
+        "num_warps": times,
+    }
 
 
 def _shared_grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:
@@ -44,7 +51,7 @@ def readout(
     shared_kernels.readout[_shared_grid(y, tile)](
         weights, z, scale, present, y, *y.shape[1:], *strides(weights), *strides(present),
         **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
-        PRECISION=precision(y), num_warps=4,
+        PRECISION=precision(y),
     )  # fmt: skip
 
 
@@ -66,7 +73,7 @@ def pool(
         weights, x, scale, present, z, back, d_weights, *x.shape[1:],
         *strides(weights), *strides(x), *strides(present),
         **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
-        POOL=z is not None, INNER=back is not None, PRECISION=precision(x), num_warps=4,
+        POOL=z is not None, INNER=back is not None, PRECISION=precision(x),
     )  # fmt: skip
     return triton.cdiv(x.shape[-1], tile["WIDTH"])
 
