@@ -46,10 +46,13 @@ QUICK = 24 * 256  # entries of a chunk in `quick`
 
 @triton.jit
 def _within(kind):
-    """[t, s]: whether step s belongs to the span of time t in a table, and whether t reads."""
-    t = tl.arange(0, 16)[:, None]
-    s = tl.arange(0, 16)[None, :]
-    size = tl.where(kind < 4, 8 >> kind, 16)
+    """[kind, t, s]: whether step s belongs to the span of time t in a table, and whether t reads.
+
+    Kind 6 is kind 5 once more.
+    """
+    t = tl.arange(0, 16)[None, :, None]
+    s = tl.arange(0, 16)[None, None, :]
+    size = tl.where(kind < 4, 8 >> tl.minimum(kind, 3), 16)
     reads = (kind == 4) | ((t & size) != 0)
     return ((t ^ s) < size) & ((s <= t) == reads), reads
 
@@ -81,15 +84,24 @@ def _rates(h, v, vh, head, STATES: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
-def _fill_quick(quick, place, e1, evh, e2):
-    t, n = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
-    thread, half = (t % 8) * 4 + (n % 8) // 2, n // 8
-    entry = (t // 8) * 2 + n % 2
+def _by_thread(value):
+    """[place, t, n] as [place, half of the states, thread, entry]."""
+    value = tl.reshape(
+        value, (8, 2, 8, 2, 4, 2)
+    )  # half of the times, row, half, column, one of two
+    return tl.reshape(tl.permute(value, (0, 3, 2, 4, 1, 5)), (8, 2, 32, 4))
+
+
+@triton.jit
+def _fill_quick(quick, e1, evh, e2):
+    """Each in the order in which it lies in memory: scattered stores take five times as long."""
     kept = quick.dtype.element_ty
-    pair = quick + (place * 512 + half * 256 + thread * 8 + entry)
-    tl.store(pair, e1.to(kept))
-    tl.store(pair + 4, evh.to(kept))
-    tl.store(quick + (4096 + place * 256 + thread * 8 + half * 4 + entry), e2.to(kept))
+    pairs = tl.join(_by_thread(e1.to(kept)), _by_thread(evh.to(kept)))
+    pairs = tl.reshape(tl.permute(pairs, (0, 1, 2, 4, 3)), (8, 512))
+    place = tl.arange(0, 8)[:, None]
+    tl.store(quick + place * 512 + tl.arange(0, 512)[None, :], pairs)
+    singles = tl.reshape(tl.permute(_by_thread(e2.to(kept)), (0, 2, 1, 3)), (8, 256))
+    tl.store(quick + 4096 + place * 256 + tl.arange(0, 256)[None, :], singles)
 
 
 @triton.jit(do_not_specialize=["time", "heads", "chunks", "held"])
@@ -97,45 +109,42 @@ def fill_tables(
     step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, chunk). held: whether writing times in `quick` are."""
+    """One program per (batch, head, chunk). held: whether writing times in `quick` are.
+
+    Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
+    for one after the other would fill the time.
+    """
     pid = tl.program_id(0).to(tl.int64)
     chunk = pid % chunks
     head = (pid // chunks) % heads
     b = pid // (chunks * heads)
     steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
-    rows = tl.arange(0, 16)[:, None]
-    tile = rows * PADDED + tl.arange(0, PADDED)[None, :]
-    out = tables + pid * (7 * 3 * 16 * PADDED) + tile
-    size: tl.constexpr = 16 * PADDED
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
-    tl.store(out + 18 * size, phi_h)
-    tl.store(out + 19 * size, phi_v)
-    tl.store(out + 20 * size, phi_vh)
+    phi_h, phi_v, phi_vh = phi_h[None, :, :], phi_v[None, :, :], phi_vh[None, :, :]
+    kind = tl.arange(0, 8)[:, None, None]
+    within, reads = _within(kind)
+    span = tl.sum(tl.where(within, steps[None, None, :], 0.0), 2)[:, :, None]
+    e_h, e_v, evh = transition(h[None, :, :], v[None, :, :], vh[None, :, :], span)
+    is_hold = kind == 7
+    e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
+    evh = tl.where(is_hold, phi_vh, evh)
+    e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
+    size: tl.constexpr = 16 * PADDED
+    tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
+    # Of the hold, (h, v, vh) in this order.
+    out = tables + pid * (21 * size) + tl.minimum(kind, 6) * (3 * size) + tile
+    tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
+    tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
+    tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
     if HAS_QUICK:
-        quick += pid * 6144
-        _fill_quick(quick, 7, phi_v, phi_vh, phi_h)
-    # Not unrolled: six times the code would take six times as long to compile.
-    for kind in range(6):
-        within, reads = _within(kind)
-        span = tl.sum(tl.where(within, steps[None, :], 0.0), 1)[:, None]
-        e_h, e_v, evh = transition(h, v, vh, span)
-        e1, e2 = tl.where(reads, e_h, e_v), tl.where(reads, e_v, e_h)
-        own = out + kind * (3 * size)
-        tl.store(own, e1)
-        tl.store(own + size, evh)
-        tl.store(own + 2 * size, e2)
-        if HAS_QUICK:
-            plain = reads | ((held == 0) & (kind < 5))
-            _fill_quick(
-                quick,
-                kind,
-                tl.where(plain, e1, e1 * phi_v),
-                tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
-                tl.where(plain, e2, e2 * phi_h),
-            )
-            if kind == 5:
-                _fill_quick(quick, 6, e1, evh, e2)
+        plain = reads | (kind > 5) | ((held == 0) & (kind < 5))
+        _fill_quick(
+            quick + pid * 6144,
+            tl.where(plain, e1, e1 * phi_v),
+            tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
+            tl.where(plain, e2, e2 * phi_h),
+        )
 
 
 @triton.jit
@@ -203,17 +212,6 @@ def sum_parts(parts, total, count, size, BLOCK: tl.constexpr, AT_ONCE: tl.conste
 
 
 @triton.jit
-def _sum(source, parts, size, ROWS: tl.constexpr, PADDED: tl.constexpr):
-    """The sum over parts of a [ROWS, N] tile."""
-    at = source + tl.arange(0, ROWS)[:, None] * PADDED + tl.arange(0, PADDED)[None, :]
-    total = tl.zeros([ROWS, PADDED], tl.float32)
-    for _ in range(parts):
-        total += tl.load(at).to(tl.float32)
-        at += size
-    return total
-
-
-@triton.jit
 def _one_after_another(decay, value, next_decay, next_value):
     """Two steps of value <- decay value + something as one."""
     return decay * next_decay, value * next_decay + next_value
@@ -269,26 +267,36 @@ def sums_gradient(
     steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     span = steps[:, None]
+    row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     size: tl.constexpr = 16 * PADDED
-    source = sums + pid * (6 * size)
-    write_hh = _sum(source, parts, sums_size, 16, PADDED)
-    write_vv = _sum(source + size, parts, sums_size, 16, PADDED)
-    write_vh = _sum(source + 2 * size, parts, sums_size, 16, PADDED)
-    read_hh = _sum(source + 3 * size, parts, sums_size, 16, PADDED)
-    read_vv = _sum(source + 4 * size, parts, sums_size, 16, PADDED)
-    read_vh = _sum(source + 5 * size, parts, sums_size, 16, PADDED)
-    at = borders + (pid + b * heads + head) * (3 * PADDED)
-    before_hh = _sum(at, border_parts, borders_size, 1, PADDED)
-    before_vv = _sum(at + PADDED, border_parts, borders_size, 1, PADDED)
-    before_vh = _sum(at + 2 * PADDED, border_parts, borders_size, 1, PADDED)
-    after_hh = tl.zeros([1, PADDED], tl.float32)
-    after_vv = tl.zeros([1, PADDED], tl.float32)
-    after_vh = tl.zeros([1, PADDED], tl.float32)
-    if HAS_END or chunk < chunks - 1:
-        at += 3 * PADDED
-        after_hh = _sum(at, border_parts, borders_size, 1, PADDED)
-        after_vv = _sum(at + PADDED, border_parts, borders_size, 1, PADDED)
-        after_vh = _sum(at + 2 * PADDED, border_parts, borders_size, 1, PADDED)
+    write_hh = tl.zeros([16, PADDED], tl.float32)
+    write_vv, write_vh, write_above = write_hh, write_hh, write_hh
+    read_hh, read_vv, read_vh, read_above = write_hh, write_hh, write_hh, write_hh
+    at = sums + pid * (6 * size) + row * PADDED + tl.arange(0, PADDED)[None, :]
+    # All parts in one loop, whose loads do not wait for each other.
+    for _ in range(parts):
+        write_hh += tl.load(at)
+        write_vv += tl.load(at + size)
+        write_vh += tl.load(at + 2 * size)
+        write_above += tl.load(at + 2 * size - PADDED)  # rows of the time before
+        read_hh += tl.load(at + 3 * size)
+        read_vv += tl.load(at + 4 * size)
+        read_vh += tl.load(at + 5 * size)
+        read_above += tl.load(at + 5 * size - PADDED)
+        at += sums_size
+    before_hh = tl.zeros([1, PADDED], tl.float32)
+    before_vv, before_vh = before_hh, before_hh
+    after_hh, after_vv, after_vh = before_hh, before_hh, before_hh
+    at = borders + (pid + b * heads + head) * (3 * PADDED) + tl.arange(0, PADDED)[None, :]
+    goes_on = (chunk < chunks - 1) | HAS_END
+    for _ in range(border_parts):
+        before_hh += tl.load(at)
+        before_vv += tl.load(at + PADDED)
+        before_vh += tl.load(at + 2 * PADDED)
+        after_hh += tl.load(at + 3 * PADDED, mask=goes_on, other=0.0)
+        after_vv += tl.load(at + 4 * PADDED, mask=goes_on, other=0.0)
+        after_vh += tl.load(at + 5 * PADDED, mask=goes_on, other=0.0)
+        at += borders_size
 
     phi_h, phi_v, phi_vh = hold(h, v, vh, span)
     flow_hh = phi_h * write_hh - read_hh
@@ -297,13 +305,10 @@ def sums_gradient(
 
     # The larger of exp(h step) and exp(v step) times the entry (v, h) of g[t] h[t-1]'. Forth it
     # starts from the border before the chunk, back from the one after it.
-    row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     gap = -tl.abs(h - v)
     earlier = _steps(step, b, chunk, head, time, heads, step_batch, step_time, -1, REVERSE)
     relative, _ = exprel(h * earlier[:, None])
-    above = source - PADDED  # rows of the time before
-    moved = earlier[:, None] * relative * _sum(above + 2 * size, parts, sums_size, 16, PADDED)
-    moved -= _sum(above + 5 * size, parts, sums_size, 16, PADDED)
+    moved = earlier[:, None] * relative * write_above - read_above
     moved = tl.where(row == 0, before_vh, moved)
     _, forth = tl.associative_scan((tl.exp(gap * earlier[:, None]), moved), 0, _one_after_another)
     later = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 1, REVERSE)
