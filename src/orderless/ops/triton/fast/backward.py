@@ -141,12 +141,13 @@ def _prefetch(states, row, variables, size: gl.constexpr, BLOCK: gl.constexpr):
 
 @gluon.jit
 def _fetch(
-    chunk, x, d_y, write, read, tables, quick, present, rooms, time, channels, variables, towards,
-    x_variable, x_time, write_variable, write_time, read_variable, read_time,
-    present_variable, present_time,
+    chunk, inputs, strides, rooms, time, channels, variables, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """Start to copy the inputs of a chunk, and in bfloat16 its tables."""
+    x, d_y, write, read, tables, quick, present = inputs
+    x_variable, x_time, write_variable, write_time, read_variable, read_time = strides[:6]
+    present_variable, present_time = strides[6], strides[7]
     rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
     low: gl.constexpr = rooms_x.dtype
     wide: gl.constexpr = 128 // low.primitive_bitwidth
@@ -582,16 +583,15 @@ def fast_backward(
         async_copy.commit_group()
     kept = gl.load(states + (last_chunk - 1).to(gl.int64) * size + row_states,
                    mask=keep_flat, other=0)  # fmt: skip
+    inputs = (x, d_y, write, read, tables, quick, present)
+    strides = (x_variable, x_time, write_variable, write_time, read_variable, read_time,
+               present_variable, present_time)  # fmt: skip
     # One step ahead of the work: before the last chunk it only fetches.
     for ahead in range(last_chunk - 1, first_chunk - 2, -1):
         chunk = ahead + 1
         if (chunk == last_chunk) if low == gl.bfloat16 else (ahead >= first_chunk):
-            _fetch(
-                ahead, x, d_y, write, read, tables, quick, present, rooms, time, channels,
-                left_variables, towards, x_variable, x_time, write_variable, write_time,
-                read_variable, read_time, present_variable, present_time,
-                HAS_PRESENT, REVERSE, BLOCK, WIDTH,
-            )  # fmt: skip
+            _fetch(ahead, inputs, strides, rooms, time, channels, left_variables, towards,
+                   HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
         if chunk < last_chunk:
             at_states = states + chunk.to(gl.int64) * size + row_states
@@ -633,12 +633,8 @@ def fast_backward(
             # loads come back in the order of their making, and such a one would wait for all these.
             if low == gl.bfloat16:
                 if ahead >= first_chunk:
-                    _fetch(
-                        ahead, x, d_y, write, read, tables, quick, present, rooms, time, channels,
-                        left_variables, towards, x_variable, x_time, write_variable, write_time,
-                        read_variable, read_time, present_variable, present_time,
-                        HAS_PRESENT, REVERSE, BLOCK, WIDTH,
-                    )  # fmt: skip
+                    _fetch(ahead, inputs, strides, rooms, time, channels, left_variables, towards,
+                           HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
                 async_copy.commit_group()
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
                 1, room_x, room_y, weights, here, kept, at_states - size,
