@@ -7,6 +7,7 @@ compute again.
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import torch
@@ -228,15 +229,20 @@ def _factors(
     return factors
 
 
-def _sum_parts(parts: Tensor) -> Tensor:
-    """One part in place of many, by a kernel of its own that fills the device."""
-    total = parts.new_empty(1, *parts.shape[1:], dtype=torch.float32)
+def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """One part in place of many, of two arrays at once, by a kernel that fills the device."""
+    both = (parts, others)
+    totals = [part.new_empty(part.shape[1:]) for part in both]
     # Small sums are cut into more programs, which then load more parts at once.
-    block = min(256, max(8, triton.next_power_of_2(total.numel()) // 1024))
-    sum_parts[(triton.cdiv(total.numel(), block),)](
-        parts, total, len(parts), total.numel(), BLOCK=block, AT_ONCE=4096 // block, num_warps=4
+    blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
+    programs = sum(
+        triton.cdiv(total.numel(), block) for total, block in zip(totals, blocks, strict=True)
     )
-    return total
+    arguments = (
+        (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
+    )
+    sum_parts[(programs,)](*chain(*arguments), *blocks, num_warps=4)
+    return totals[0], totals[1]
 
 
 @operator
@@ -414,9 +420,8 @@ def scan_backward(
         )  # fmt: skip
     else:
         kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
-    sums, borders = (
-        parts if len(parts) <= FEW_PARTS else _sum_parts(parts) for parts in (sums, borders)
-    )
+    if len(borders) > FEW_PARTS:
+        sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
     sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
@@ -425,19 +430,17 @@ def scan_backward(
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
         REVERSE=reverse, num_warps=2, num_stages=1,
     )  # fmt: skip
-    if skip is None:
-        d_skip = x.new_empty(0)
-    else:
-        d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
-        d_skip = _sum_parts(d_skip)[0, :, : sizes.head_size].reshape(sizes.channels).to(skip.dtype)
+    d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
+    d_skip, d_rates = _sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)
+    d_skip = d_skip[:, : sizes.head_size].reshape(sizes.channels)
     return (
         d_x,
         d_step,
-        _sum_parts(d_rates)[0],
+        d_rates,
         sum_slices(d_write),
         sum_slices(d_read),
         d_shared,
-        d_skip,
+        x.new_empty(0) if skip is None else d_skip.to(skip.dtype),
         x.new_empty(0) if state is None else d_start,
     )
 

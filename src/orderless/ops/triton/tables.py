@@ -199,16 +199,30 @@ def fill_factors(
 
 
 @triton.jit
-def sum_parts(parts, total, count, size, BLOCK: tl.constexpr, AT_ONCE: tl.constexpr):
-    """total = the sum of `count` arrays of `size`, in float32 and always in the same order."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    part = tl.arange(0, AT_ONCE)[:, None]
-    result = tl.zeros([AT_ONCE, BLOCK], tl.float32)
-    for first in range(0, count, AT_ONCE):
+def _sum_block(parts, total, count, size, block, BLOCK: tl.constexpr):
+    at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    at_once: tl.constexpr = 4096 // BLOCK
+    part = tl.arange(0, at_once)[:, None]
+    result = tl.zeros([at_once, BLOCK], tl.float32)
+    for first in range(0, count, at_once):
         inside = (first + part < count) & (at < size)
         where = parts + (first + part).to(tl.int64) * size + at
-        result += tl.load(where, mask=inside, other=0.0).to(tl.float32)
+        result += tl.load(where, mask=inside, other=0.0)
     tl.store(total + at, tl.sum(result, 0)[None, :], mask=at < size)
+
+
+@triton.jit(do_not_specialize=["count", "other_count"])
+def sum_parts(
+    parts, total, count, size, other_parts, other_total, other_count, other_size,
+    BLOCK: tl.constexpr, OTHER_BLOCK: tl.constexpr,
+):  # fmt: skip
+    """total = the sum of `count` arrays of `size`, always in the same order; and of others."""
+    pid = tl.program_id(0)
+    blocks = tl.cdiv(size, BLOCK)
+    if pid < blocks:
+        _sum_block(parts, total, count, size, pid, BLOCK)
+    else:
+        _sum_block(other_parts, other_total, other_count, other_size, pid - blocks, OTHER_BLOCK)
 
 
 @triton.jit
