@@ -1,6 +1,7 @@
 """The kernels against the reference in float64: values, gradients, and how they are registered."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -294,6 +295,22 @@ def test_compiles_as_one_graph(device):
 
     for got, expected in zip(with_gradients(compiled), with_gradients(_run), strict=True):
         torch.testing.assert_close(got, expected)
+
+
+def test_many_states_fit_the_shared_memory_of_a_small_gpu(device, monkeypatch):
+    from orderless.ops.triton import operators
+
+    x = SimpleNamespace(
+        shape=(64, 64, 32, 32), dtype=torch.float32, is_cuda=True, device=torch.device("cuda:0")
+    )
+    step = torch.empty(64, 32, 1)
+
+    def block(bytes_of_device, states):
+        monkeypatch.setattr(operators, "_shared_memory", lambda device: bytes_of_device)
+        write = torch.empty(64, 64, 32, 2, states, device="meta")
+        return operators._sizes(x, step, write).block
+
+    assert [block(101_376, 16), block(101_376, 32), block(232_448, 32)] == [4, 1, 4]
 
 
 def test_operators_are_registered_as_the_compiler_expects(device):

@@ -52,6 +52,7 @@ if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast")
 FAST = True
 FAST_SHARED_MEMORY = 121_472  # bytes a program of `fast` takes at most
+MANY_STATES_SHARED_MEMORY = 155_648  # bytes a program of four variables takes with 32 states
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     # What a thread holds of the state must fit its registers, which float32 fills twice as fast.
     widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
     width = min(widest, max(16, triton.next_power_of_2(channels // heads)))
-    block = min(MOST_VARIABLES, triton.next_power_of_2(variables))
+    block = min(_most_variables(x, states), triton.next_power_of_2(variables))
     chunks = triton.cdiv(time, CHUNK)
     slices = heads * triton.cdiv(channels // heads, width)
     # A segment pays a second pass over its inputs, so time is split only where it is long. Then
@@ -144,11 +145,24 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
 
 
 @cache
-def _has_room(device: int) -> bool:
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return False
+def _shared_memory(device: int) -> int:
+    """Bytes a program can have."""
     properties: Any = driver.active.utils.get_device_properties(device)
-    return properties["max_shared_mem"] >= FAST_SHARED_MEMORY
+    return properties["max_shared_mem"]
+
+
+def _most_variables(x: Tensor, states: int) -> int:
+    """In a program: with many states, as many as fit its shared memory. One takes 92 KB."""
+    if states > 16 and x.is_cuda and _shared_memory(x.device.index) < MANY_STATES_SHARED_MEMORY:
+        return 1
+    return MOST_VARIABLES
+
+
+def _has_room(device: int) -> bool:
+    return (
+        torch.cuda.get_device_capability(device) >= (8, 0)
+        and _shared_memory(device) >= FAST_SHARED_MEMORY
+    )
 
 
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
