@@ -349,7 +349,7 @@ def main() -> None:
     options = parser.parse_args()
     device = torch.cuda.get_device_properties(0)
     report = {
-        "command": " ".join(sys.orig_argv[1:]),
+        "command": f"-m benchmarks.scan_gpu --commit {options.commit} --output FOLDER",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": options.commit,
         "device": device.name,
@@ -359,7 +359,8 @@ def main() -> None:
         "python": platform.python_version(),
     }
     options.output.mkdir(parents=True, exist_ok=True)
-    target = options.output / f"scan_gpu_{device.name.lower().replace(' ', '_')}.json"
+    card = device.name.lower().replace(" ", "_")
+    target = options.output / f"scan_gpu_{card}_{options.commit[:7]}.json"
     for name, result in measurements():
         report[name] = result
         target.write_text(json.dumps(report, indent=1) + "\n")

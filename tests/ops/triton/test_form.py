@@ -154,6 +154,18 @@ def test_constants_in_time_and_more_than_sixteen_states(device):
     assert max(errors.values()) < 1e-5, errors
 
 
+@pytest.mark.parametrize("options", [("field",), ("feedback", "field", "state", "reverse")])
+def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
+    from orderless.ops.triton import shared_operators
+
+    whole = shared_operators._path
+    monkeypatch.setattr(
+        shared_operators, "_path", lambda *call: replace(whole(*call), segments=3, per_segment=8)
+    )
+    errors = _errors(device, (2, 2, 19, 3, 1, 3), options)
+    assert _within(errors, 1e-5, 3e-5), errors
+
+
 EMULATED = {
     "four variables a program": (
         (1, 5, 18, 16, 1, 16),

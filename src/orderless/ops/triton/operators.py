@@ -17,7 +17,6 @@ from triton.runtime import driver
 
 from orderless.ops.triton import kernels
 from orderless.ops.triton.launch import (
-    UNROLL,
     operator,
     precision,
     rows_contiguous,
@@ -27,6 +26,7 @@ from orderless.ops.triton.launch import (
     with_gradients,
 )
 from orderless.ops.triton.shared_operators import (
+    carry,
     field_response,
     field_response_backward,
     pool,
@@ -219,14 +219,7 @@ def _segment_states(
         **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
         ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=precision(signal),
     )  # fmt: skip
-    # As many programs as can be: each waits for one segment after another.
-    narrow = 8
-    programs = sizes.batch * sizes.variables * sizes.heads * triton.cdiv(sizes.head_size, narrow)
-    kernels.carry_segments[(programs,)](
-        decays, start, ends, sizes.variables, sizes.channels, sizes.head_size, sizes.segments,
-        BLOCK=1, WIDTH=narrow, STATES=sizes.states, PADDED=sizes.padded,
-        HAS_START=start is not None, ADJOINT=adjoint, UNROLL=UNROLL, num_warps=1,
-    )  # fmt: skip
+    carry(decays, start, ends, adjoint)
     return ends
 
 

@@ -150,7 +150,7 @@ def _entries(table, line, tick, real):
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, decays,
     write_batch, write_time, time, channels, head_size, segments, per_segment,
-    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
@@ -158,7 +158,7 @@ def trajectory(
 
     HAS_OWN: less the trajectory of the drive alone by `own_table`, where the batch entry deviates.
     drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
-    and ends [B, segment, 2, N, D].
+    and ends [B, segment, 2, N, D]; decays over a segment [B, H, segment, 3, PADDED].
     """
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
@@ -224,10 +224,10 @@ def trajectory(
         tl.store(ends + state, h, mask=inside)
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
-            out = decays + (((b * heads + head) * STATES + n) * segments + segment) * 3
+            out = decays + ((b * heads + head) * segments + segment) * 3 * PADDED + n
             tl.store(out, over_h)
-            tl.store(out + 1, over_v)
-            tl.store(out + 2, over_vh)
+            tl.store(out + PADDED, over_v)
+            tl.store(out + 2 * PADDED, over_vh)
 
 
 @triton.jit
@@ -334,60 +334,6 @@ def trajectory_backward(
         if segment == 0:
             tl.store(d_start + at_start, g, mask=inside)
             tl.store(d_start + at_start + row, u, mask=inside)
-
-
-@triton.jit
-def carry_trajectory(
-    decays, start, ends,
-    channels, head_size, segments,
-    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_START: tl.constexpr,
-    ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
-):  # fmt: skip
-    """Replace states after segments from zero by true states before them; see `carry_segments`."""
-    b, _, head, n, d, last, _ = _segment(channels, head_size, 1, STATES, WIDTH)
-    inside = d < last
-    heads = channels // head_size
-    row = STATES * channels
-    h = tl.zeros([WIDTH], tl.float32)
-    s = tl.zeros([WIDTH], tl.float32)
-    if HAS_START:
-        begin = (b * 2 * STATES + n) * channels + d
-        h = tl.load(start + begin, mask=inside, other=0.0)
-        s = tl.load(start + begin + row, mask=inside, other=0.0)
-    decays += ((b * heads + head) * STATES + n) * segments * 3
-    for visited in range(0, segments, UNROLL):
-        loaded = ()
-        for i in tl.static_range(UNROLL):
-            segment = visited + i
-            real = segment < segments
-            if ADJOINT:
-                segment = segments - 1 - segment
-            at = ((b * segments + segment) * 2 * STATES + n) * channels + d
-            over = decays + segment * 3
-            loaded = loaded + (  # noqa: RUF005
-                (
-                    tl.load(ends + at, mask=inside & real, other=0.0),
-                    tl.load(ends + at + row, mask=inside & real, other=0.0),
-                    tl.load(over, mask=real, other=0.0),
-                    tl.load(over + 1, mask=real, other=0.0),
-                    tl.load(over + 2, mask=real, other=0.0),
-                ),
-            )
-        for i in tl.static_range(UNROLL):
-            segment = visited + i
-            real = inside & (segment < segments)
-            if ADJOINT:
-                segment = segments - 1 - segment
-            at = ((b * segments + segment) * 2 * STATES + n) * channels + d
-            tl.store(ends + at, h, mask=real)
-            tl.store(ends + at + row, s, mask=real)
-            own_h, own_v, e_h, e_v, e_vh = loaded[i]
-            if ADJOINT:
-                h = e_h * h + e_vh * s + own_h
-                s = e_v * s + own_v
-            else:
-                s = e_v * s + e_vh * h + own_v
-                h = e_h * h + own_h
 
 
 @triton.jit

@@ -6,7 +6,7 @@ import torch
 import triton
 from torch import Tensor
 
-from orderless.ops.triton import shared_kernels
+from orderless.ops.triton import kernels, shared_kernels
 from orderless.ops.triton.launch import (
     UNROLL,
     operator,
@@ -148,6 +148,10 @@ class _Path:
         return triton.cdiv(self.channels // self.heads, self.width)
 
     @property
+    def padded(self) -> int:
+        return triton.next_power_of_2(self.states)
+
+    @property
     def programs(self) -> int:
         """Without splitting time."""
         return self.batch * self.heads * self.states * self.slices
@@ -216,23 +220,37 @@ def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tenso
     return table
 
 
+def carry(decays: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> None:
+    """Replace states after segments from zero, [B,V,segment,2,N,D], by true states before them.
+
+    decays [B, H, segment, 3, N padded]; adjoint: by the gradients of the states after them.
+    """
+    batch, variables, segments, _, states, channels = ends.shape
+    heads, padded = decays.shape[1], decays.shape[-1]
+    # As many programs as can be: each waits for one segment after another.
+    narrow = 8
+    programs = batch * variables * heads * triton.cdiv(channels // heads, narrow)
+    kernels.carry_segments[(programs,)](
+        decays, start, ends, variables, channels, channels // heads, segments,
+        BLOCK=1, WIDTH=narrow, STATES=states, PADDED=padded,
+        HAS_START=start is not None, ADJOINT=adjoint, UNROLL=UNROLL, num_warps=1,
+    )  # fmt: skip
+
+
 def _before_segments(
     path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
-) -> tuple[Tensor | None, Tensor | None]:
+) -> tuple[Tensor | None, Tensor]:
     """The state before every segment, and what a segment multiplies it by."""
+    decays = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
     if path.segments == 1:
-        return start, None
-    ends = table.new_empty(path.batch, path.segments, 2, path.states, path.channels)
-    decays = table.new_empty(path.batch, path.heads, path.states, path.segments, 3)
+        return start, decays
+    ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
     shared_kernels.trajectory[(path.programs * path.segments,)](
         *given.tensors, table, None, None, None, None, ends, decays, *given.strides, *path.shape,
-        **path.tile, **given.given, HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse,
-        UNROLL=UNROLL,
+        **path.tile, **given.given, PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True,
+        REVERSE=reverse, UNROLL=UNROLL,
     )  # fmt: skip
-    shared_kernels.carry_trajectory[(path.programs,)](
-        decays, start, ends, path.channels, path.channels // path.heads, path.segments,
-        **path.tile, HAS_START=start is not None, ADJOINT=False, UNROLL=UNROLL,
-    )  # fmt: skip
+    carry(decays, start, ends, adjoint=False)
     return ends, decays
 
 
@@ -249,10 +267,18 @@ def _follow(
     z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
     shared_kernels.trajectory[(path.programs * path.segments,)](
         *given.tensors, table, own_table, deviates, before, z, None, None,
-        *given.strides, *path.shape, **path.tile, **given.given, HAS_START=before is not None,
-        HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
+        *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
+        HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse,
+        UNROLL=UNROLL,
     )  # fmt: skip
     return z
+
+
+def _states(
+    path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
+) -> Tensor:
+    before, _ = _before_segments(path, given, table, start, reverse)
+    return _follow(path, given, table, before, reverse)
 
 
 def _follow_back(
@@ -276,16 +302,13 @@ def _follow_back(
     kernel = shared_kernels.trajectory_backward[(path.programs * path.segments,)]
     after = None
     if path.segments > 1:
-        after = table.new_empty(path.batch, path.segments, 2, path.states, path.channels)
+        after = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
         kernel(
             *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
             *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
             HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
         )  # fmt: skip
-        shared_kernels.carry_trajectory[(path.programs,)](
-            decays, None, after, path.channels, path.channels // path.heads, path.segments,
-            **path.tile, HAS_START=False, ADJOINT=True, UNROLL=UNROLL,
-        )  # fmt: skip
+        carry(decays, None, after, adjoint=True)
     d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
     if given.drive is not None:
         d_drive = torch.empty_like(given.drive)
@@ -327,8 +350,7 @@ def field_response(
     path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
     given = _input(None, field, field_write)
     table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
-    before, _ = _before_segments(path, given, table, None, reverse)
-    return _follow(path, given, table, before, reverse)
+    return _states(path, given, table, None, reverse)
 
 
 @shapes_of(field_response)
@@ -391,11 +413,8 @@ def mean_mode(
     own_table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
     if path.segments == 1:
         return _follow(path, given, table, start, reverse, own_table, deviates)
-    alone = _input(own, None, None)
-    before, _ = _before_segments(path, given, table, start, reverse)
-    mean = _follow(path, given, table, before, reverse)
-    before, _ = _before_segments(path, alone, own_table, start, reverse)
-    of_own = _follow(path, alone, own_table, before, reverse)
+    mean = _states(path, given, table, start, reverse)
+    of_own = _states(path, _input(own, None, None), own_table, start, reverse)
     return mean.sub_(of_own.mul_(deviates.view(-1, 1, 1, 1, 1)))
 
 
