@@ -16,8 +16,9 @@ from orderless.ops.triton import fast
 
 low = sys.argv[1]
 lows = "x write read quick base field factors gate y states d_y d_x d_write d_read".split()
-wides = "tables start shared skip end d_end d_start d_skip partial borders".split()
+wides = "tables over_chunks start shared skip end d_end d_start d_skip partial borders".split()
 types = {name: low for name in lows} | {name: "*fp32" for name in wides} | {"present": "*i1"}
+unused = "tables" if low == "*bf16" else "quick"
 kernels = (
     (fast.fast_forward, 2), (fast.fast_states, 4), (fast.fast_backward, 2)
 )
@@ -26,9 +27,11 @@ for kernel, warps in kernels:
     for i, name in enumerate(kernel.arg_names):
         if name.isupper():
             constants[(i,)] = {"BLOCK": 2, "WIDTH": 16}.get(name, True)
-        if name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):
+        elif name == unused:
+            constants[(i,)] = None
+        elif name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):
             known[(i,)] = [["tt.divisibility", 16]]
-        signature[name] = "constexpr" if name.isupper() else types.get(name, "i32")
+        signature[name] = "constexpr" if (i,) in constants else types.get(name, "i32")
     source = GluonASTSource(kernel, signature, constants, known)
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
 """

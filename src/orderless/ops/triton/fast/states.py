@@ -136,7 +136,7 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_states(
-    x, write, tables, quick, start, present, states,
+    x, write, tables, quick, over_chunks, start, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -173,7 +173,8 @@ def fast_states(
     b, batch, first_variable, slice_, head, first_channel, segment = program_of(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
-    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    first_table = (b * (channels // head_size) + head) * chunks
+    over_chunks += first_table * 64
     left_variables = variables - first_variable
     v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
     v_thin, t_thin = axis_of(0, BLOCK, thin), axis_of(1, 16, thin)
@@ -198,11 +199,12 @@ def fast_states(
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     if low == gl.bfloat16:
-        quick += (b * (channels // head_size) + head) * chunks * QUICK
+        quick += first_table * QUICK
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
         rooms_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
         rooms_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
     else:
+        tables += first_table * (21 * 256)
         rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
     rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 8, 8], plain_room)
     first_chunk = (segment * per_segment).to(gl.int32)
@@ -235,7 +237,7 @@ def fast_states(
                                                       [2, 1, 0])  # fmt: skip
                 tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
                 copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
-            fetch_over(rooms_over.index(room), tables, ahead, WARPS)
+            fetch_over(rooms_over.index(room), over_chunks, ahead, WARPS)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
