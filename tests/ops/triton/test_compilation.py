@@ -20,13 +20,18 @@ wides = "tables over_chunks start shared skip end d_end d_start d_skip partial b
 types = {name: low for name in lows} | {name: "*fp32" for name in wides} | {"present": "*i1"}
 unused = "tables" if low == "*bf16" else "quick"
 kernels = (
-    (fast.fast_forward, 2), (fast.fast_states, 4), (fast.fast_backward, 2)
+    (fast.fast_forward, 2, ()),
+    (fast.fast_states, 4, ("ADJOINT",)),
+    (fast.fast_states, 4, ("ADJOINT", "EVERY_CHUNK")),
+    (fast.fast_states, 4, ("EVERY_CHUNK",)),
+    (fast.fast_backward, 2, ()),
 )
-for kernel, warps in kernels:
+for kernel, warps, off in kernels:
+    types["states"] = "*fp32" if "EVERY_CHUNK" in off else low
     signature, constants, known = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name.isupper():
-            constants[(i,)] = {"BLOCK": 2, "WIDTH": 16}.get(name, True)
+            constants[(i,)] = {"BLOCK": 2, "WIDTH": 16}.get(name, name not in off)
         elif name == unused:
             constants[(i,)] = None
         elif name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):

@@ -171,6 +171,17 @@ def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
     assert _within(errors, 1e-5, 3e-5), errors
 
 
+def test_every_variable_goes_by_segments_of_time(device, monkeypatch):
+    from orderless.ops.triton import operators
+
+    whole = operators._sizes
+    monkeypatch.setattr(
+        operators, "_sizes", lambda *call: replace(whole(*call), segments=3, per_segment=2)
+    )
+    errors = _errors(device, (1, 2, 66, 3, 1, 3), ("state", "observed", "reverse"))
+    assert _within(errors, 1e-5, 3e-5), errors
+
+
 EMULATED = {
     "four variables a program": (
         (1, 5, 18, 16, 1, 16),
@@ -182,6 +193,11 @@ EMULATED = {
         ("field", "state", "members"),
         {"block": 2, "width": 16},
     ),
+    "time in segments": (
+        (1, 3, 70, 16, 1, 16),
+        ("skip", "state", "observed"),
+        {"block": 2, "width": 16, "segments": 3, "per_segment": 2},
+    ),
     "time in segments, with feedback": (
         (1, 2, 34, 16, 1, 16),
         ("feedback", "state", "reverse"),
@@ -192,6 +208,7 @@ EMULATED = {
 ROUNDED = {
     "four variables a program": _with_gradients,
     "two slices of a head, with a field": _values,
+    "time in segments": _with_gradients,
 }
 
 

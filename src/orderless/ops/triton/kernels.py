@@ -210,7 +210,7 @@ def scan_forward(
 
 @triton.jit
 def scan_states(
-    x, weights, tables, start, present, at_chunks, at_ends, decays,
+    x, weights, tables, start, present, at_chunks, at_ends,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     weights_batch, weights_variable, weights_time,
@@ -243,9 +243,6 @@ def scan_states(
     else:
         h = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
         s = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
-    over_h = tl.full([1, PADDED, 1], 1.0, tl.float32)
-    over_v = tl.full([1, PADDED, 1], 1.0, tl.float32)
-    over_vh = tl.zeros([1, PADDED, 1], tl.float32)
     first_chunk = segment * per_segment
     last_chunk = tl.minimum(first_chunk + per_segment, chunks)
     for visited in range(first_chunk, last_chunk):
@@ -271,10 +268,6 @@ def scan_states(
         at = b * weights_batch + v * weights_variable + t * weights_time
         w_h, w_v = _weights(weights, at, keep, STATES, PADDED)
         e_h, e_vh, e_v = _over_chunk(here, PADDED)
-        if not EVERY_CHUNK:
-            over_vh = e_v * over_vh + e_vh * over_h
-            over_h *= e_h
-            over_v *= e_v
         if ADJOINT:
             w_h, w_v = w_h.to(tl.float32), w_v.to(tl.float32)
             to_h, to_v = _decay(w_h, w_v, _table(here, 4, PADDED))
@@ -294,17 +287,11 @@ def scan_states(
     else:
         tl.store(at_ends + at_segment, h, mask=inside)
         tl.store(at_ends + at_segment + STATES * channels, s, mask=inside)
-        if (block == 0) & (slice_ % per_head == 0):
-            out = decays + ((b * (channels // head_size) + head) * segments + segment) * 3 * PADDED
-            out += tl.arange(0, PADDED)[None, :, None]
-            tl.store(out, over_h)
-            tl.store(out + PADDED, over_v)
-            tl.store(out + 2 * PADDED, over_vh)
 
 
 @triton.jit
 def carry_segments(
-    decays, start, at_ends,
+    over_segments, start, at_ends,
     variables, channels, head_size, segments,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_START: tl.constexpr, ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
@@ -317,8 +304,8 @@ def carry_segments(
     slices = (channels // head_size) * per_head
     b, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
     head = slice_ // per_head
-    decays += (b * (channels // head_size) + head) * segments * 3 * PADDED
-    decays += tl.arange(0, PADDED)[None, :, None]
+    over_segments += (b * (channels // head_size) + head) * segments * 3 * PADDED
+    over_segments += tl.arange(0, PADDED)[None, :, None]
     if HAS_START:
         first, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
                                   BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
@@ -337,7 +324,7 @@ def carry_segments(
                 segment = segments - 1 - segment
             at, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-            over = decays + segment * 3 * PADDED
+            over = over_segments + segment * 3 * PADDED
             loaded = loaded + (  # noqa: RUF005
                 (
                     tl.load(at_ends + at, mask=inside & real, other=0.0),
@@ -356,7 +343,7 @@ def carry_segments(
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
             tl.store(at_ends + at, h, mask=inside & real)
             tl.store(at_ends + at + STATES * channels, s, mask=inside & real)
-            own_h, own_v, e_h, e_v, e_vh = loaded[i]
+            own_h, own_v, e_h, e_vh, e_v = loaded[i]
             if ADJOINT:
                 h = e_h * h + e_vh * s + own_h
                 s = e_v * s + own_v

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -177,6 +177,21 @@ def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
     )
 
 
+class _Tables(NamedTuple):
+    """Of `fill_tables`, as far as they are read."""
+
+    tables: Tensor | None
+    quick: Tensor | None
+    over_chunks: Tensor
+    over_segments: Tensor | None
+    factors: Tensor | None
+
+    @property
+    def of_chunks(self) -> tuple[Tensor | None, ...]:
+        """What all kernels of `fast` take."""
+        return self.tables, self.quick, self.over_chunks
+
+
 def _tables(
     sizes: _Sizes,
     step: Tensor,
@@ -186,31 +201,33 @@ def _tables(
     fast: bool,
     field_write: Tensor | None = None,
     held: bool = True,
-) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor | None]:
-    """Of `fill_tables`: tables, quick, over_chunks and factors, as far as they will be read."""
+) -> _Tables:
     lines = (sizes.batch, sizes.heads, sizes.chunks)
-    tables = quick = factors = None
+    tables = quick = over_segments = factors = None
     if fast and low == torch.bfloat16:
         quick = step.new_empty(*lines, QUICK, dtype=low)
-    if quick is None or sizes.segments > 1:
+    else:
         tables = step.new_empty(*lines, 3 * TABLES, CHUNK, sizes.padded)
     over_chunks = step.new_empty(*lines, 4, sizes.padded)
+    if sizes.segments > 1:
+        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, sizes.padded)
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
     fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
-        step, *rates, field_write, tables, quick, over_chunks, factors,
-        sizes.time, sizes.heads, sizes.chunks, step.stride(0), step.stride(1),
+        step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
+        sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, step.stride(0), step.stride(1),
         *((0, 0) if field_write is None else field_write.stride()[:2]), int(held),
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_TABLES=tables is not None,
-        HAS_QUICK=quick is not None, HAS_FIELD=factors is not None, num_warps=4,
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick is not None,
+        HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
-    return tables, quick, over_chunks, factors
+    return _Tables(tables, quick, over_chunks, over_segments, factors)
 
 
 def _segment_states(
     sizes: _Sizes,
-    tables: Tensor | None,
+    made: _Tables,
+    fast: bool,
     signal: Tensor,
     weights: Tensor,
     start: Tensor | None,
@@ -219,21 +236,35 @@ def _segment_states(
     adjoint: bool,
 ) -> Tensor | None:
     """The state before every segment; adjoint, the gradient of the state after it."""
-    if tables is None or sizes.segments == 1:
+    if made.over_segments is None:
         return start
-    ends = tables.new_empty(
+    ends = made.over_segments.new_empty(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
-    decays = tables.new_empty(sizes.batch, sizes.heads, sizes.segments, 3, sizes.padded)
-    kernels.scan_states[(sizes.rows * sizes.segments,)](
-        signal, weights, tables, tables, present, tables, ends, decays,
+    grid = (sizes.rows * sizes.segments,)
+    rest = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
         *strides(signal), *strides(weights), *strides(present),
-        **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
-        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=precision(signal),
     )  # fmt: skip
-    carry(decays, start, ends, adjoint)
+    given: dict[str, Any] = {
+        "HAS_START": False,
+        "HAS_PRESENT": present is not None,
+        "REVERSE": reverse,
+        "EVERY_CHUNK": False,
+        "ADJOINT": adjoint,
+    }
+    if fast:
+        fast_kernels.fast_states[grid](
+            signal, weights, *made.of_chunks, None, present, ends, *rest,
+            **sizes.fast_tile, **given,
+        )  # fmt: skip
+    else:
+        kernels.scan_states[grid](
+            signal, weights, made.tables, None, present, None, ends, *rest,
+            **sizes.tile, **given, PRECISION=precision(signal),
+        )  # fmt: skip
+    carry(made.over_segments, start, ends, adjoint)
     return ends
 
 
@@ -287,11 +318,9 @@ def scan(
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else rows_contiguous(gate)
-    tables, quick, over_chunks, factors = _tables(
-        sizes, step, rates, x.dtype, reverse, fast, field_write
-    )
+    made = _tables(sizes, step, rates, x.dtype, reverse, fast, field_write)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if shared is not None:
         readout(read, shared, None, present, y)
@@ -313,13 +342,13 @@ def scan(
     if fast:
         field = None if field is None else field.to(x.dtype).contiguous()
         fast_kernels.fast_forward[grid](
-            x, write, read, tables, quick, over_chunks, start, y, shared, field, factors, skip,
-            gate, present, y, end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given,
+            x, write, read, *made.of_chunks, start, y, shared, field, made.factors, skip, gate,
+            present, y, end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given,
             HAS_FIELD=field is not None, num_warps=sizes.block,
         )  # fmt: skip
     else:
         kernels.scan_forward[grid](
-            x, write, read, tables, start, y, shared, skip, gate, present, y, end, *rest,
+            x, write, read, made.tables, start, y, shared, skip, gate, present, y, end, *rest,
             **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
     return y, end
@@ -363,9 +392,9 @@ def scan_backward(
     present = None if present is None else present.expand(-1, -1, sizes.time)
     d_y = rows_contiguous(d_y.contiguous(), aligned=fast)
     d_end = None if d_end is None else d_end.contiguous()
-    tables, quick, over_chunks, _ = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
+    made = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     states = x.new_empty(
         sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
     )
@@ -377,18 +406,19 @@ def scan_backward(
     masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
         fast_kernels.fast_states[grid](
-            x, write, tables, quick, over_chunks, start, present, states, *shape,
+            x, write, *made.of_chunks, start, present, states, *shape,
             *strides(x), *strides(write), *strides(present),
-            **sizes.fast_tile, **masked, HAS_START=start is not None,
+            **sizes.fast_tile, **masked, HAS_START=start is not None, EVERY_CHUNK=True,
+            ADJOINT=False,
         )  # fmt: skip
     else:
         masked["PRECISION"] = precision(x)  # pyrefly: ignore
         kernels.scan_states[grid](
-            x, write, tables, start, present, states, tables, tables, *shape,
+            x, write, made.tables, start, present, states, None, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
         )  # fmt: skip
-    d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
+    d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     # Slices of channels share write and read: each leaves its part, summed below. In float32 they
     # would be a third of all traffic.
@@ -418,11 +448,11 @@ def scan_backward(
     }
     if fast:
         fast_kernels.fast_backward[grid](
-            x, write, read, tables, quick, over_chunks, *rest, **masked,
+            x, write, read, *made.of_chunks, *rest, **masked,
             BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
+        kernels.scan_backward[grid](x, write, read, made.tables, *rest, **masked, **sizes.tile)
     if len(borders) > FEW_PARTS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)

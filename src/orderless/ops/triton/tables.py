@@ -123,33 +123,61 @@ def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi
     tl.store(factors + at, tl.reshape(both, (8, 512)), mask=place < 6)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "held"])
+@triton.jit
+def _span(step, b, first, last, head, time, step_batch, step_time, REVERSE: tl.constexpr):
+    """The sum of the steps of times first to last - 1."""
+    steps = tl.zeros([256], tl.float32)
+    for begin in range(first, last, 256):
+        at = begin + tl.arange(0, 256).to(tl.int64)
+        inside = at < last
+        if REVERSE:
+            at = time - 1 - at
+        steps += tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
+    return tl.sum(steps, 0)
+
+
+@triton.jit
+def _fill_over(out, h, v, vh, span, PADDED: tl.constexpr):
+    """(e_h, e_vh, e_v) over a span."""
+    e_h, e_v, e_vh = transition(h, v, vh, span)
+    out += tl.arange(0, PADDED)[None, :]
+    tl.store(out, e_h)
+    tl.store(out + PADDED, e_vh)
+    tl.store(out + 2 * PADDED, e_v)
+
+
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "held"])
 def fill_tables(
-    step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, factors,
-    time, heads, chunks, step_batch, step_time, write_batch, write_time, held,
+    step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, over_segments, factors,
+    time, heads, chunks, per_segment, step_batch, step_time, write_batch, write_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
-    HAS_TABLES: tl.constexpr, HAS_QUICK: tl.constexpr, HAS_FIELD: tl.constexpr,
+    HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
     """One program per (batch, head, chunk). held: whether writing times in `quick` are.
 
-    over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole chunk, and a row of no use.
+    Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
+    chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
     factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for 16 states.
 
     Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
     for one after the other would fill the time.
     """
     pid = tl.program_id(0)
-    chunk = (pid % chunks).to(tl.int64)
+    chunk = pid % chunks
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
+    steps = _steps(
+        step, b, chunk.to(tl.int64), head, time, heads, step_batch, step_time, 0, REVERSE
+    )
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
-    e_h, e_v, e_vh = transition(h, v, vh, tl.sum(steps, 0))
-    over = over_chunks + pid * (4 * PADDED) + tl.arange(0, PADDED)[None, :]
-    tl.store(over, e_h)
-    tl.store(over + PADDED, e_vh)
-    tl.store(over + 2 * PADDED, e_v)
+    _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
+    if HAS_SEGMENTS:  # noqa: SIM102
+        if chunk % per_segment == 0:  # known at run time only
+            last = tl.minimum((chunk + per_segment) * 16, time)
+            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, REVERSE)
+            segment = (b * heads + head) * tl.cdiv(chunks, per_segment) + chunk // per_segment
+            _fill_over(over_segments + segment * (3 * PADDED), h, v, vh, span, PADDED)
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
     phi_h, phi_v, phi_vh = phi_h[None, :, :], phi_v[None, :, :], phi_vh[None, :, :]
     kind = tl.arange(0, 8)[:, None, None]
@@ -160,7 +188,7 @@ def fill_tables(
     e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
     evh = tl.where(is_hold, phi_vh, evh)
     e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
-    if HAS_TABLES:
+    if not HAS_QUICK:
         size: tl.constexpr = 16 * PADDED
         tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
         # Of the hold, (h, v, vh) in this order.
@@ -168,7 +196,7 @@ def fill_tables(
         tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
         tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
         tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
-    if HAS_QUICK:
+    else:
         plain = reads | (kind > 5) | ((held == 0) & (kind < 5))
         _fill_quick(
             quick + pid * 6144,
@@ -178,7 +206,7 @@ def fill_tables(
         )
     if HAS_FIELD:
         row = tl.arange(0, 16)[None, :, None]
-        t = chunk * 16 + row
+        t = chunk.to(tl.int64) * 16 + row
         inside = t < time
         if REVERSE:
             t = time - 1 - t
