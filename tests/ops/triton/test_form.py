@@ -163,6 +163,7 @@ def test_constants_in_time_and_more_than_sixteen_states(device):
 def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
     from orderless.ops.triton import shared_operators
 
+    monkeypatch.setattr(shared_operators, "SEGMENTS_AT_ONCE", 2)
     whole = shared_operators._path
     monkeypatch.setattr(
         shared_operators, "_path", lambda *call: replace(whole(*call), segments=3, per_segment=8)
@@ -172,8 +173,9 @@ def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
 
 
 def test_every_variable_goes_by_segments_of_time(device, monkeypatch):
-    from orderless.ops.triton import operators
+    from orderless.ops.triton import operators, shared_operators
 
+    monkeypatch.setattr(shared_operators, "SEGMENTS_AT_ONCE", 2)
     whole = operators._sizes
     monkeypatch.setattr(
         operators, "_sizes", lambda *call: replace(whole(*call), segments=3, per_segment=2)
@@ -194,9 +196,9 @@ EMULATED = {
         {"block": 2, "width": 16},
     ),
     "time in segments": (
-        (1, 3, 70, 16, 1, 16),
+        (1, 3, 34, 16, 1, 16),
         ("skip", "state", "observed"),
-        {"block": 2, "width": 16, "segments": 3, "per_segment": 2},
+        {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
     ),
     "time in segments, with feedback": (
         (1, 2, 34, 16, 1, 16),
@@ -218,9 +220,10 @@ def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path
     from bounds import watch
     from emulation import emulated, round_like_a_gpu
 
-    from orderless.ops.triton import operators
+    from orderless.ops.triton import operators, shared_operators
 
     sizes, options, cut = EMULATED[case]
+    monkeypatch.setattr(shared_operators, "SEGMENTS_AT_ONCE", 2)  # few scans in an interpreter
     chosen = operators._sizes
     monkeypatch.setattr(operators, "_sizes", lambda *call: replace(chosen(*call), **cut))
     monkeypatch.setattr(operators, "_is_fast", lambda x, sizes: True)

@@ -264,8 +264,7 @@ def _segment_states(
             signal, weights, made.tables, None, present, None, ends, *rest,
             **sizes.tile, **given, PRECISION=precision(signal),
         )  # fmt: skip
-    carry(made.over_segments, start, ends, adjoint)
-    return ends
+    return carry(made.over_segments, start, ends, adjoint)
 
 
 def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from orderless.ops.triton.launch import (
 Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
+SEGMENTS_AT_ONCE = 64  # whose loads a warp makes at once; it has registers for 128
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
@@ -220,21 +221,23 @@ def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tenso
     return table
 
 
-def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> None:
-    """Replace states after segments from zero, [B,V,segment,2,N,D], by true states before them.
+def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> Tensor:
+    """From states after segments from zero, [B,V,segment,2,N,D], the true states before them.
 
-    over_segments [B, H, segment, 3, N padded]; adjoint: by the gradients of the states after them.
+    over_segments [B, H, segment, 3, N padded]; adjoint: from the gradients before segments, those
+    after them.
     """
     batch, variables, segments, _, states, channels = ends.shape
     heads, padded = over_segments.shape[1], over_segments.shape[-1]
-    # As many programs as can be: each waits for one segment after another.
-    narrow = 8
-    programs = batch * variables * heads * triton.cdiv(channels // heads, narrow)
+    width = 8  # 32 bytes, the least that memory moves
+    before = torch.empty_like(ends)
+    programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
     kernels.carry_segments[(programs,)](
-        over_segments, start, ends, variables, channels, channels // heads, segments,
-        BLOCK=1, WIDTH=narrow, STATES=states, PADDED=padded,
-        HAS_START=start is not None, ADJOINT=adjoint, UNROLL=UNROLL, num_warps=1,
+        over_segments, start, ends, before, variables, channels, channels // heads, segments,
+        AT_ONCE=SEGMENTS_AT_ONCE, WIDTH=width, STATES=states, PADDED=padded,
+        HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
     )  # fmt: skip
+    return before
 
 
 def _before_segments(
@@ -250,8 +253,7 @@ def _before_segments(
         *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
         HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
     )  # fmt: skip
-    carry(over_segments, start, ends, adjoint=False)
-    return ends, over_segments
+    return carry(over_segments, start, ends, adjoint=False), over_segments
 
 
 def _follow(
@@ -308,7 +310,7 @@ def _follow_back(
             *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
             HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
         )  # fmt: skip
-        carry(over_segments, None, after, adjoint=True)
+        after = carry(over_segments, None, after, adjoint=True)
     d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
     if given.drive is not None:
         d_drive = torch.empty_like(given.drive)
