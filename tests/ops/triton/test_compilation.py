@@ -1,4 +1,4 @@
-"""The kernels with layouts by hand compile for a GPU that is not there: what an emulation skips."""
+"""Kernels compile for a GPU that is not there: what an emulation and the interpreter skip."""
 
 import os
 import subprocess
@@ -11,31 +11,47 @@ COMPILE = """
 import sys
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
-from orderless.ops.triton import fast
+from orderless.ops.triton import fast, kernels, tables
 
 low = sys.argv[1]
-lows = "x write read quick base field factors gate y states d_y d_x d_write d_read".split()
-wides = "tables start shared skip end d_end d_start d_skip partial borders".split()
-types = {name: low for name in lows} | {name: "*fp32" for name in wides} | {"present": "*i1"}
-kernels = (
-    (fast.fast_forward, 2), (fast.fast_states, 4), (fast.fast_backward, 2)
+lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
+wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before start shared skip"
+wides += " end d_end d_start d_skip partial borders"
+types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
+types["present"] = "*i1"
+unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
+sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": 16, "PADDED": 16, "AT_ONCE": 64}
+compiled = (
+    (tables.fill_tables, 4, quick),
+    (kernels.carry_segments, 1, ()),
+    (kernels.carry_segments, 1, ("ADJOINT",)),
+    (fast.fast_forward, 2, ()),
+    (fast.fast_states, 4, ("ADJOINT",)),
+    (fast.fast_states, 4, ("ADJOINT", "EVERY_CHUNK")),
+    (fast.fast_states, 4, ("EVERY_CHUNK",)),
+    (fast.fast_backward, 2, ()),
 )
-for kernel, warps in kernels:
+for kernel, warps, off in compiled:
+    types["states"] = "*fp32" if "EVERY_CHUNK" in off else low
     signature, constants, known = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name.isupper():
-            constants[(i,)] = {"BLOCK": 2, "WIDTH": 16}.get(name, True)
-        if name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):
+            constants[(i,)] = sizes.get(name, name not in off)
+        elif name == unused:
+            constants[(i,)] = None
+        elif name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):
             known[(i,)] = [["tt.divisibility", 16]]
-        signature[name] = "constexpr" if name.isupper() else types.get(name, "i32")
-    source = GluonASTSource(kernel, signature, constants, known)
+        signature[name] = "constexpr" if (i,) in constants else types.get(name, "i32")
+    by_hand = kernel.__module__.startswith(fast.__name__)
+    source = (GluonASTSource if by_hand else ASTSource)(kernel, signature, constants, known)
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
 """
 
 
 @pytest.mark.parametrize("low", ["*bf16", "*fp32"])
-def test_fast_kernels_with_every_option_compile_for_hopper(low, tmp_path):
+def test_kernels_with_every_option_compile_for_hopper(low, tmp_path):
     pytest.importorskip("triton", reason="the kernels are written in Triton")
     from orderless.ops.triton import operators
 

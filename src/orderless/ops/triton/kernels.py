@@ -210,7 +210,7 @@ def scan_forward(
 
 @triton.jit
 def scan_states(
-    x, weights, tables, start, present, at_chunks, at_ends, decays,
+    x, weights, tables, start, present, at_chunks, at_ends,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     weights_batch, weights_variable, weights_time,
@@ -243,9 +243,6 @@ def scan_states(
     else:
         h = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
         s = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
-    over_h = tl.full([1, PADDED, 1], 1.0, tl.float32)
-    over_v = tl.full([1, PADDED, 1], 1.0, tl.float32)
-    over_vh = tl.zeros([1, PADDED, 1], tl.float32)
     first_chunk = segment * per_segment
     last_chunk = tl.minimum(first_chunk + per_segment, chunks)
     for visited in range(first_chunk, last_chunk):
@@ -271,10 +268,6 @@ def scan_states(
         at = b * weights_batch + v * weights_variable + t * weights_time
         w_h, w_v = _weights(weights, at, keep, STATES, PADDED)
         e_h, e_vh, e_v = _over_chunk(here, PADDED)
-        if not EVERY_CHUNK:
-            over_vh = e_v * over_vh + e_vh * over_h
-            over_h *= e_h
-            over_v *= e_v
         if ADJOINT:
             w_h, w_v = w_h.to(tl.float32), w_v.to(tl.float32)
             to_h, to_v = _decay(w_h, w_v, _table(here, 4, PADDED))
@@ -294,75 +287,88 @@ def scan_states(
     else:
         tl.store(at_ends + at_segment, h, mask=inside)
         tl.store(at_ends + at_segment + STATES * channels, s, mask=inside)
-        if (block == 0) & (slice_ % per_head == 0):
-            out = decays + ((b * (channels // head_size) + head) * segments + segment) * 3 * PADDED
-            out += tl.arange(0, PADDED)[None, :, None]
-            tl.store(out, over_h)
-            tl.store(out + PADDED, over_v)
-            tl.store(out + 2 * PADDED, over_vh)
+
+
+@triton.jit
+def _one_after_another(
+    keep_a, a_to_b, keep_b, own_a, own_b, next_keep_a, next_a_to_b, next_keep_b, next_a, next_b
+):
+    """Two spans of time as one, each (a, b) <- (keep_a a + own_a, keep_b b + a_to_b a + own_b)."""
+    return (
+        next_keep_a * keep_a,
+        next_a_to_b * keep_a + next_keep_b * a_to_b,
+        next_keep_b * keep_b,
+        next_keep_a * own_a + next_a,
+        next_keep_b * own_b + next_a_to_b * own_a + next_b,
+    )
 
 
 @triton.jit
 def carry_segments(
-    decays, start, at_ends,
+    over_segments, start, ends, before,
     variables, channels, head_size, segments,
-    BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_START: tl.constexpr, ADJOINT: tl.constexpr, UNROLL: tl.constexpr,
+    AT_ONCE: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
+    HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
 ):  # fmt: skip
-    """Replace the state after each segment from zero by the true state before each segment.
+    """From the state after each segment from zero, the true state before each segment.
 
-    ADJOINT: by the gradient of the state after each segment.
+    ADJOINT: from the gradient before each, that after each. One program per (batch, variable, head,
+    state, WIDTH channels). It takes AT_ONCE segments in one scan, for their loads to be made at
+    once.
     """
-    per_head = tl.cdiv(head_size, WIDTH)
-    slices = (channels // head_size) * per_head
-    b, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
-    head = slice_ // per_head
-    decays += (b * (channels // head_size) + head) * segments * 3 * PADDED
-    decays += tl.arange(0, PADDED)[None, :, None]
+    per_head, heads = tl.cdiv(head_size, WIDTH), channels // head_size
+    pid = tl.program_id(0).to(tl.int64)
+    p = (pid % per_head) * WIDTH + tl.arange(0, WIDTH)[None, :]
+    n = pid // per_head % STATES
+    head = pid // per_head // STATES % heads
+    outer = pid // per_head // STATES // heads
+    inside = p < head_size
+    size = 2 * STATES * channels
+    # The part of a state that moves the other one: h moves v, but for gradients.
+    to_a = n * channels + head * head_size + p
+    to_b = to_a + STATES * channels
+    over_a = over_segments + (outer // variables * heads + head) * segments * (3 * PADDED) + n
+    over_ab = over_a + PADDED
+    over_b = over_ab + PADDED
+    if ADJOINT:
+        to_a, to_b = to_b, to_a
+        over_a, over_b = over_b, over_a
+    a = tl.zeros([1, WIDTH], tl.float32)
+    b = tl.zeros([1, WIDTH], tl.float32)
     if HAS_START:
-        first, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
-                                  BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-        h = tl.load(start + first, mask=inside, other=0.0)
-        s = tl.load(start + first + STATES * channels, mask=inside, other=0.0)
-    else:
-        h = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
-        s = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
-    for visited in range(0, segments, UNROLL):
-        # All loads of a round come before its stores, which no compiler may move loads across.
-        loaded = ()
-        for i in tl.static_range(UNROLL):
-            segment = visited + i
-            real = segment < segments
-            if ADJOINT:
-                segment = segments - 1 - segment
-            at, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
-                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-            over = decays + segment * 3 * PADDED
-            loaded = loaded + (  # noqa: RUF005
-                (
-                    tl.load(at_ends + at, mask=inside & real, other=0.0),
-                    tl.load(at_ends + at + STATES * channels, mask=inside & real, other=0.0),
-                    tl.load(over, mask=real, other=0.0),
-                    tl.load(over + PADDED, mask=real, other=0.0),
-                    tl.load(over + 2 * PADDED, mask=real, other=0.0),
-                ),
-            )
-        for i in tl.static_range(UNROLL):
-            segment = visited + i
-            real = segment < segments
-            if ADJOINT:
-                segment = segments - 1 - segment
-            at, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
-                                   head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-            tl.store(at_ends + at, h, mask=inside & real)
-            tl.store(at_ends + at + STATES * channels, s, mask=inside & real)
-            own_h, own_v, e_h, e_v, e_vh = loaded[i]
-            if ADJOINT:
-                h = e_h * h + e_vh * s + own_h
-                s = e_v * s + own_v
-            else:
-                s = e_v * s + e_vh * h + own_v
-                h = e_h * h + own_h
+        a = tl.load(start + outer * size + to_a, mask=inside, other=0.0)
+        b = tl.load(start + outer * size + to_b, mask=inside, other=0.0)
+    ends += outer * segments * size
+    before += outer * segments * size
+    row = tl.arange(0, AT_ONCE)[:, None]
+    for first in range(0, segments, AT_ONCE):
+        visited = first + row
+        segment, previous = visited, visited - 1
+        if ADJOINT:
+            segment, previous = segments - 1 - visited, segments - visited
+        follows = (visited > 0) & (visited < segments)
+        keep_a = tl.load(over_a + previous * (3 * PADDED), mask=follows, other=1.0)
+        a_to_b = tl.load(over_ab + previous * (3 * PADDED), mask=follows, other=0.0)
+        keep_b = tl.load(over_b + previous * (3 * PADDED), mask=follows, other=1.0)
+        own_a = tl.load(ends + previous * size + to_a, mask=follows & inside, other=0.0)
+        own_b = tl.load(ends + previous * size + to_b, mask=follows & inside, other=0.0)
+        keep_a, a_to_b, keep_b, own_a, own_b = tl.associative_scan(
+            (
+                tl.broadcast_to(keep_a, (AT_ONCE, WIDTH)),
+                tl.broadcast_to(a_to_b, (AT_ONCE, WIDTH)),
+                tl.broadcast_to(keep_b, (AT_ONCE, WIDTH)),
+                own_a,
+                own_b,
+            ),
+            0,
+            _one_after_another,
+        )
+        own_b += keep_b * b + a_to_b * a
+        own_a += keep_a * a
+        tl.store(before + segment * size + to_a, own_a, mask=(visited < segments) & inside)
+        tl.store(before + segment * size + to_b, own_b, mask=(visited < segments) & inside)
+        a = tl.sum(tl.where(row == AT_ONCE - 1, own_a, 0.0), 0)[None, :]
+        b = tl.sum(tl.where(row == AT_ONCE - 1, own_b, 0.0), 0)[None, :]
 
 
 @triton.jit

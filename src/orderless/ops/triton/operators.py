@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -36,7 +36,6 @@ from orderless.ops.triton.tables import (
     CHUNK,
     QUICK,
     TABLES,
-    fill_factors,
     fill_tables,
     sum_parts,
     sums_gradient,
@@ -178,25 +177,57 @@ def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
     )
 
 
+class _Tables(NamedTuple):
+    """Of `fill_tables`, as far as they are read."""
+
+    tables: Tensor | None
+    quick: Tensor | None
+    over_chunks: Tensor
+    over_segments: Tensor | None
+    factors: Tensor | None
+
+    @property
+    def of_chunks(self) -> tuple[Tensor | None, ...]:
+        """What all kernels of `fast` take."""
+        return self.tables, self.quick, self.over_chunks
+
+
 def _tables(
-    sizes: _Sizes, step: Tensor, rates: tuple[Tensor, ...], reverse: bool, quick: bool, held: bool
-) -> tuple[Tensor, Tensor | None]:
-    """The tables, and where asked for those that `fast` reads in bfloat16."""
-    tables = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, 3 * TABLES, CHUNK, sizes.padded)
-    room = None
-    if quick:
-        room = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, QUICK, dtype=torch.bfloat16)
+    sizes: _Sizes,
+    step: Tensor,
+    rates: tuple[Tensor, ...],
+    low: torch.dtype,
+    reverse: bool,
+    fast: bool,
+    field_write: Tensor | None = None,
+    held: bool = True,
+) -> _Tables:
+    lines = (sizes.batch, sizes.heads, sizes.chunks)
+    tables = quick = over_segments = factors = None
+    if fast and low == torch.bfloat16:
+        quick = step.new_empty(*lines, QUICK, dtype=low)
+    else:
+        tables = step.new_empty(*lines, 3 * TABLES, CHUNK, sizes.padded)
+    over_chunks = step.new_empty(*lines, 4, sizes.padded)
+    if sizes.segments > 1:
+        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, sizes.padded)
+    if field_write is not None:
+        field_write = field_write.flatten(2)
+        factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
     fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
-        step, *rates, tables, room, sizes.time, sizes.heads, sizes.chunks,
-        step.stride(0), step.stride(1), int(held),
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=8,
+        step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
+        sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, step.stride(0), step.stride(1),
+        *((0, 0) if field_write is None else field_write.stride()[:2]), int(held),
+        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick is not None,
+        HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
-    return tables, room
+    return _Tables(tables, quick, over_chunks, over_segments, factors)
 
 
 def _segment_states(
     sizes: _Sizes,
-    tables: Tensor,
+    made: _Tables,
+    fast: bool,
     signal: Tensor,
     weights: Tensor,
     start: Tensor | None,
@@ -205,35 +236,35 @@ def _segment_states(
     adjoint: bool,
 ) -> Tensor | None:
     """The state before every segment; adjoint, the gradient of the state after it."""
-    if sizes.segments == 1:
+    if made.over_segments is None:
         return start
-    ends = tables.new_empty(
+    ends = made.over_segments.new_empty(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
-    decays = tables.new_empty(sizes.batch, sizes.heads, sizes.segments, 3, sizes.padded)
-    kernels.scan_states[(sizes.rows * sizes.segments,)](
-        signal, weights, tables, tables, present, tables, ends, decays,
+    grid = (sizes.rows * sizes.segments,)
+    rest = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
         *strides(signal), *strides(weights), *strides(present),
-        **sizes.tile, HAS_START=False, HAS_PRESENT=present is not None, REVERSE=reverse,
-        ADJOINT=adjoint, EVERY_CHUNK=False, PRECISION=precision(signal),
     )  # fmt: skip
-    carry(decays, start, ends, adjoint)
-    return ends
-
-
-def _factors(
-    sizes: _Sizes, field_write: Tensor, tables: Tensor, kind: torch.dtype, reverse: bool
-) -> Tensor:
-    factors = tables.new_empty(sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, 32, dtype=kind)
-    field_write = field_write.flatten(2)
-    fill_factors[(sizes.batch * sizes.heads * sizes.chunks,)](
-        field_write, tables, factors, sizes.time, sizes.heads, sizes.chunks,
-        field_write.stride(0), field_write.stride(1),
-        STATES=sizes.states, REVERSE=reverse, num_warps=1,
-    )  # fmt: skip
-    return factors
+    given: dict[str, Any] = {
+        "HAS_START": False,
+        "HAS_PRESENT": present is not None,
+        "REVERSE": reverse,
+        "EVERY_CHUNK": False,
+        "ADJOINT": adjoint,
+    }
+    if fast:
+        fast_kernels.fast_states[grid](
+            signal, weights, *made.of_chunks, None, present, ends, *rest,
+            **sizes.fast_tile, **given,
+        )  # fmt: skip
+    else:
+        kernels.scan_states[grid](
+            signal, weights, made.tables, None, present, None, ends, *rest,
+            **sizes.tile, **given, PRECISION=precision(signal),
+        )  # fmt: skip
+    return carry(made.over_segments, start, ends, adjoint)
 
 
 def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
@@ -282,19 +313,17 @@ def scan(
     beside = fast and sizes.segments == 1
     if field is not None and field_write is not None and not beside:
         shared = field_response(field, field_write, step, *rates, reverse)
-        field = None
+        field = field_write = None
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else rows_contiguous(gate)
-    tables, quick = _tables(
-        sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=True
-    )
+    made = _tables(sizes, step, rates, x.dtype, reverse, fast, field_write)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if shared is not None:
         readout(read, shared, None, present, y)
-    end = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    end = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     rest = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
@@ -310,18 +339,15 @@ def scan(
     }
     grid = (sizes.rows * sizes.segments,)
     if fast:
-        factors = None
-        if field is not None and field_write is not None:
-            field = field.to(x.dtype).contiguous()
-            factors = _factors(sizes, field_write, tables, x.dtype, reverse)
+        field = None if field is None else field.to(x.dtype).contiguous()
         fast_kernels.fast_forward[grid](
-            x, write, read, tables, quick, start, y, shared, field, factors, skip, gate, present, y,
-            end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
-            num_warps=sizes.block,
+            x, write, read, *made.of_chunks, start, y, shared, field, made.factors, skip, gate,
+            present, y, end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given,
+            HAS_FIELD=field is not None, num_warps=sizes.block,
         )  # fmt: skip
     else:
         kernels.scan_forward[grid](
-            x, write, read, tables, start, y, shared, skip, gate, present, y, end, *rest,
+            x, write, read, made.tables, start, y, shared, skip, gate, present, y, end, *rest,
             **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
     return y, end
@@ -365,11 +391,9 @@ def scan_backward(
     present = None if present is None else present.expand(-1, -1, sizes.time)
     d_y = rows_contiguous(d_y.contiguous(), aligned=fast)
     d_end = None if d_end is None else d_end.contiguous()
-    tables, quick = _tables(
-        sizes, step, rates, reverse, quick=fast and x.dtype == torch.bfloat16, held=False
-    )
+    made = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, tables, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     states = x.new_empty(
         sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
     )
@@ -381,18 +405,19 @@ def scan_backward(
     masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
         fast_kernels.fast_states[grid](
-            x, write, tables, quick, start, present, states, *shape,
+            x, write, *made.of_chunks, start, present, states, *shape,
             *strides(x), *strides(write), *strides(present),
-            **sizes.fast_tile, **masked, HAS_START=start is not None,
+            **sizes.fast_tile, **masked, HAS_START=start is not None, EVERY_CHUNK=True,
+            ADJOINT=False,
         )  # fmt: skip
     else:
         masked["PRECISION"] = precision(x)  # pyrefly: ignore
         kernels.scan_states[grid](
-            x, write, tables, start, present, states, tables, tables, *shape,
+            x, write, made.tables, start, present, states, None, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
         )  # fmt: skip
-    d_after = _segment_states(sizes, tables, d_y, read, d_end, present, reverse, adjoint=True)
+    d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     # Slices of channels share write and read: each leaves its part, summed below. In float32 they
     # would be a third of all traffic.
@@ -403,13 +428,13 @@ def scan_backward(
     if shared is not None:
         d_shared = torch.empty_like(shared)
         base_parts = pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
-    d_start = tables.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
-    d_skip = tables.new_empty(sizes.rows * sizes.segments, sizes.width)
+    d_start = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    sums = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
+    sums = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
     if fast:
         parts = sizes.variables * sizes.slices_of_head
-    borders = tables.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
+    borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
     rest = (
         states, skip, present, d_y, d_after,
         d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape, base_parts,
@@ -422,15 +447,15 @@ def scan_backward(
     }
     if fast:
         fast_kernels.fast_backward[grid](
-            x, write, read, tables, quick, *rest, **masked,
+            x, write, read, *made.of_chunks, *rest, **masked,
             BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
+        kernels.scan_backward[grid](x, write, read, made.tables, *rest, **masked, **sizes.tile)
     if len(borders) > FEW_PARTS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
-    d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
+    d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
     sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),

@@ -148,7 +148,7 @@ def _entries(table, line, tick, real):
 
 @triton.jit
 def trajectory(
-    drive, field, field_write, table, own_table, deviates, start, z, ends, decays,
+    drive, field, field_write, table, own_table, deviates, start, z, ends, over_segments,
     write_batch, write_time, time, channels, head_size, segments, per_segment,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
@@ -158,7 +158,7 @@ def trajectory(
 
     HAS_OWN: less the trajectory of the drive alone by `own_table`, where the batch entry deviates.
     drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
-    and ends [B, segment, 2, N, D]; decays over a segment [B, H, segment, 3, PADDED].
+    and ends [B, segment, 2, N, D]; over_segments [B, H, segment, 3, PADDED] as in `fill_tables`.
     """
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
@@ -224,10 +224,10 @@ def trajectory(
         tl.store(ends + state, h, mask=inside)
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
-            out = decays + ((b * heads + head) * segments + segment) * 3 * PADDED + n
+            out = over_segments + ((b * heads + head) * segments + segment) * 3 * PADDED + n
             tl.store(out, over_h)
-            tl.store(out + PADDED, over_v)
-            tl.store(out + 2 * PADDED, over_vh)
+            tl.store(out + PADDED, over_vh)
+            tl.store(out + 2 * PADDED, over_v)
 
 
 @triton.jit

@@ -21,6 +21,7 @@ from orderless.ops.triton.launch import (
 Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
+SEGMENTS_AT_ONCE = 64  # whose loads a warp makes at once; it has registers for 128
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
@@ -220,38 +221,39 @@ def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tenso
     return table
 
 
-def carry(decays: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> None:
-    """Replace states after segments from zero, [B,V,segment,2,N,D], by true states before them.
+def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> Tensor:
+    """From states after segments from zero, [B,V,segment,2,N,D], the true states before them.
 
-    decays [B, H, segment, 3, N padded]; adjoint: by the gradients of the states after them.
+    over_segments [B, H, segment, 3, N padded]; adjoint: from the gradients before segments, those
+    after them.
     """
     batch, variables, segments, _, states, channels = ends.shape
-    heads, padded = decays.shape[1], decays.shape[-1]
-    # As many programs as can be: each waits for one segment after another.
-    narrow = 8
-    programs = batch * variables * heads * triton.cdiv(channels // heads, narrow)
+    heads, padded = over_segments.shape[1], over_segments.shape[-1]
+    width = 8  # 32 bytes, the least that memory moves
+    before = torch.empty_like(ends)
+    programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
     kernels.carry_segments[(programs,)](
-        decays, start, ends, variables, channels, channels // heads, segments,
-        BLOCK=1, WIDTH=narrow, STATES=states, PADDED=padded,
-        HAS_START=start is not None, ADJOINT=adjoint, UNROLL=UNROLL, num_warps=1,
+        over_segments, start, ends, before, variables, channels, channels // heads, segments,
+        AT_ONCE=SEGMENTS_AT_ONCE, WIDTH=width, STATES=states, PADDED=padded,
+        HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
     )  # fmt: skip
+    return before
 
 
 def _before_segments(
     path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
 ) -> tuple[Tensor | None, Tensor]:
     """The state before every segment, and what a segment multiplies it by."""
-    decays = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
+    over_segments = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
     if path.segments == 1:
-        return start, decays
+        return start, over_segments
     ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
     shared_kernels.trajectory[(path.programs * path.segments,)](
-        *given.tensors, table, None, None, None, None, ends, decays, *given.strides, *path.shape,
-        **path.tile, **given.given, PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True,
-        REVERSE=reverse, UNROLL=UNROLL,
+        *given.tensors, table, None, None, None, None, ends, over_segments,
+        *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
+        HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
     )  # fmt: skip
-    carry(decays, start, ends, adjoint=False)
-    return ends, decays
+    return carry(over_segments, start, ends, adjoint=False), over_segments
 
 
 def _follow(
@@ -296,7 +298,7 @@ def _follow_back(
     z: the trajectory, where it is there already.
     """
     table = _step_table(path, step, rates, reverse)
-    before, decays = _before_segments(path, given, table, start, reverse)
+    before, over_segments = _before_segments(path, given, table, start, reverse)
     if z is None:
         z = _follow(path, given, table, before, reverse)
     kernel = shared_kernels.trajectory_backward[(path.programs * path.segments,)]
@@ -308,7 +310,7 @@ def _follow_back(
             *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
             HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
         )  # fmt: skip
-        carry(decays, None, after, adjoint=True)
+        after = carry(over_segments, None, after, adjoint=True)
     d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
     if given.drive is not None:
         d_drive = torch.empty_like(given.drive)

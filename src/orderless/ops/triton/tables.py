@@ -14,7 +14,7 @@ A table row belongs to one time of a chunk. The tables, each (e1, evh, e2), are
 
 where (e1, e2) = (e_h, e_v) for a reading time and (e_v, e_h) for a writing one.
 
-`quick` is the same in bfloat16 for `fast`, in the order in which its threads hold a tile
+`quick` is what `fast` reads instead in bfloat16, in the order in which its threads hold a tile
 of 16 times and 8 states: of row t % 8 and columns (n % 8) // 2 * 2 + (0, 1) a thread has times t
 and t + 8. Its places are
 
@@ -104,22 +104,80 @@ def _fill_quick(quick, e1, evh, e2):
     tl.store(quick + 4096 + place * 256 + tl.arange(0, 256)[None, :], singles)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "held"])
+@triton.jit
+def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi_vh):
+    """What the write of the field becomes in each table, in the order in which it lies in memory.
+
+    factors [6, 16, 32]: tables 0..3 (zero where a time reads), the held write itself, and table 5.
+    A row has (h, v) of states 0..7, then of states 8..15.
+    """
+    b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
+    to_h = tl.where(kind == 4, b_h, b_h * e2)
+    to_v = tl.where(kind == 4, b_v, b_v * e1 + b_h * evh)
+    leads = (kind > 3) | (reads == 0)
+    kept = factors.dtype.element_ty
+    both = tl.join(tl.where(leads, to_h, 0.0).to(kept), tl.where(leads, to_v, 0.0).to(kept))
+    both = tl.permute(tl.reshape(both, (8, 16, 2, 8, 2)), (0, 1, 2, 4, 3))
+    place = tl.arange(0, 8)[:, None]
+    at = place * 512 + tl.arange(0, 512)[None, :]
+    tl.store(factors + at, tl.reshape(both, (8, 512)), mask=place < 6)
+
+
+@triton.jit
+def _span(step, b, first, last, head, time, step_batch, step_time, REVERSE: tl.constexpr):
+    """The sum of the steps of times first to last - 1."""
+    steps = tl.zeros([256], tl.float32)
+    for begin in range(first, last, 256):
+        at = begin + tl.arange(0, 256).to(tl.int64)
+        inside = at < last
+        if REVERSE:
+            at = time - 1 - at
+        steps += tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
+    return tl.sum(steps, 0)
+
+
+@triton.jit
+def _fill_over(out, h, v, vh, span, PADDED: tl.constexpr):
+    """(e_h, e_vh, e_v) over a span."""
+    e_h, e_v, e_vh = transition(h, v, vh, span)
+    out += tl.arange(0, PADDED)[None, :]
+    tl.store(out, e_h)
+    tl.store(out + PADDED, e_vh)
+    tl.store(out + 2 * PADDED, e_v)
+
+
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "held"])
 def fill_tables(
-    step, rate_h, rate_v, rate_vh, tables, quick, time, heads, chunks, step_batch, step_time, held,
-    STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr, HAS_QUICK: tl.constexpr,
+    step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, over_segments, factors,
+    time, heads, chunks, per_segment, step_batch, step_time, write_batch, write_time, held,
+    STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
+    HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
     """One program per (batch, head, chunk). held: whether writing times in `quick` are.
+
+    Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
+    chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
+    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for 16 states.
 
     Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
     for one after the other would fill the time.
     """
-    pid = tl.program_id(0).to(tl.int64)
+    pid = tl.program_id(0)
     chunk = pid % chunks
     head = (pid // chunks) % heads
-    b = pid // (chunks * heads)
-    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
+    b = (pid // chunks // heads).to(tl.int64)
+    pid = pid.to(tl.int64)
+    steps = _steps(
+        step, b, chunk.to(tl.int64), head, time, heads, step_batch, step_time, 0, REVERSE
+    )
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
+    _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
+    if HAS_SEGMENTS:  # noqa: SIM102
+        if chunk % per_segment == 0:  # known at run time only
+            last = tl.minimum((chunk + per_segment) * 16, time)
+            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, REVERSE)
+            segment = (b * heads + head) * tl.cdiv(chunks, per_segment) + chunk // per_segment
+            _fill_over(over_segments + segment * (3 * PADDED), h, v, vh, span, PADDED)
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
     phi_h, phi_v, phi_vh = phi_h[None, :, :], phi_v[None, :, :], phi_vh[None, :, :]
     kind = tl.arange(0, 8)[:, None, None]
@@ -130,14 +188,15 @@ def fill_tables(
     e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
     evh = tl.where(is_hold, phi_vh, evh)
     e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
-    size: tl.constexpr = 16 * PADDED
-    tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
-    # Of the hold, (h, v, vh) in this order.
-    out = tables + pid * (21 * size) + tl.minimum(kind, 6) * (3 * size) + tile
-    tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
-    tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
-    tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
-    if HAS_QUICK:
+    if not HAS_QUICK:
+        size: tl.constexpr = 16 * PADDED
+        tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
+        # Of the hold, (h, v, vh) in this order.
+        out = tables + pid * (21 * size) + tl.minimum(kind, 6) * (3 * size) + tile
+        tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
+        tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
+        tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
+    else:
         plain = reads | (kind > 5) | ((held == 0) & (kind < 5))
         _fill_quick(
             quick + pid * 6144,
@@ -145,57 +204,18 @@ def fill_tables(
             tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
             tl.where(plain, e2, e2 * phi_h),
         )
-
-
-@triton.jit
-def fill_factors(
-    field_write,
-    tables,
-    factors,
-    time,
-    heads,
-    chunks,
-    write_batch,
-    write_time,
-    STATES: tl.constexpr,
-    REVERSE: tl.constexpr,
-):
-    """What the write of the field becomes in each table, for kernels with 16 states.
-
-    factors [B, H, chunk, 6, 16, 32]: tables 0..3 (zero where a time reads), the held write itself,
-    and table 5. A row has (h, v) of states 0..7, then of states 8..15. One program per (batch,
-    head, chunk).
-    """
-    pid = tl.program_id(0).to(tl.int64)
-    chunk = pid % chunks
-    b = pid // (chunks * heads)
-    row, n = tl.arange(0, 16)[:, None], tl.arange(0, STATES)[None, :]
-    t = chunk * 16 + row
-    inside = t < time
-    if REVERSE:
-        t = time - 1 - t
-    at = field_write + b * write_batch + t * write_time + n
-    w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-    w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
-    size: tl.constexpr = 16 * STATES
-    source = tables + pid * (21 * size) + row * STATES + n
-    phi_h, phi_v = tl.load(source + 18 * size), tl.load(source + 19 * size)
-    b_h, b_v = phi_h * w_h, phi_v * w_v + tl.load(source + 20 * size) * w_h
-    out = factors + pid * (6 * 512) + row * 32 + (n // 8) * 16 + n % 8
-    kept = factors.dtype.element_ty
-    for kind in tl.static_range(6):
-        if kind == 4:
-            to_h, to_v = b_h, b_v
-        else:
-            e1 = tl.load(source + (kind * 3) * size)
-            evh = tl.load(source + (kind * 3 + 1) * size)
-            e2 = tl.load(source + (kind * 3 + 2) * size)
-            to_v, to_h = b_v * e1 + b_h * evh, b_h * e2
-            if kind < 4:
-                writes = (row & (8 >> kind)) == 0
-                to_h, to_v = tl.where(writes, to_h, 0.0), tl.where(writes, to_v, 0.0)
-        tl.store(out + kind * 512, to_h.to(kept))
-        tl.store(out + kind * 512 + 8, to_v.to(kept))
+    if HAS_FIELD:
+        row = tl.arange(0, 16)[None, :, None]
+        t = chunk.to(tl.int64) * 16 + row
+        inside = t < time
+        if REVERSE:
+            t = time - 1 - t
+        at = field_write + b * write_batch + t * write_time + tl.arange(0, STATES)[None, None, :]
+        w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
+        _fill_factors(
+            factors + pid * 3072, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi_vh
+        )
 
 
 @triton.jit

@@ -9,18 +9,24 @@ import triton.language as tl
 
 
 @triton.jit
-def exprel(x):
-    """(exp(x) - 1) / x for x <= 0, and its derivative."""
-    near = tl.abs(x) < 0.5
-    z = tl.where(near, x, 0.0)
-    value = tl.full(x.shape, 1.0 / 40320, tl.float32)
+def _exprel_near(z):
+    """(exp(z) - 1) / z for -0.5 < z <= 0."""
+    value = tl.full(z.shape, 1.0 / 40320, tl.float32)
     value = value * z + 1.0 / 5040
     value = value * z + 1.0 / 720
     value = value * z + 1.0 / 120
     value = value * z + 1.0 / 24
     value = value * z + 1.0 / 6
     value = value * z + 1.0 / 2
-    value = value * z + 1.0
+    return value * z + 1.0
+
+
+@triton.jit
+def exprel(x):
+    """(exp(x) - 1) / x for x <= 0, and its derivative."""
+    near = tl.abs(x) < 0.5
+    z = tl.where(near, x, 0.0)
+    value = _exprel_near(z)
     slope = tl.full(x.shape, 7.0 / 40320, tl.float32)
     slope = slope * z + 6.0 / 5040
     slope = slope * z + 5.0 / 720
@@ -87,9 +93,11 @@ def exp_difference_from_zero(x, y):
         series_big += factor * by_big
     far = tl.where(near, -1.0, big)
     difference, by_x, by_y = exp_difference(x, y)
-    relative, relative_slope = exprel(small)
-    value = (difference - relative) / far
-    far_small = (tl.where(x_is_small, by_x, by_y) - relative_slope) / far
+    # Of both, for all who call this have them as well.
+    relative_x, slope_x = exprel(x)
+    relative_y, slope_y = exprel(y)
+    value = (difference - tl.where(x_is_small, relative_x, relative_y)) / far
+    far_small = tl.where(x_is_small, by_x - slope_x, by_y - slope_y) / far
     far_big = (tl.where(x_is_small, by_y, by_x) - value) / far
     small_slope = tl.where(near, series_small, far_small)
     big_slope = tl.where(near, series_big, far_big)
@@ -102,10 +110,16 @@ def exp_difference_from_zero(x, y):
 
 @triton.jit
 def transition(h, v, vh, span):
-    """exp(A span): its entries (h, v, vh)."""
-    x, y = h * span, v * span
-    difference, _, _ = exp_difference(x, y)
-    return tl.exp(x), tl.exp(y), vh * span * difference
+    """exp(A span): its entries (h, v, vh).
+
+    Most of the time that tables take is spent here: so two exponentials an entry, and no quotient.
+    """
+    # A constant for exp2 goes into the rates, of which there are fewer.
+    e_h, e_v = tl.exp2(h * 1.4426950408889634 * span), tl.exp2(v * 1.4426950408889634 * span)
+    gap = -tl.abs(h - v) * span
+    near = vh * span * tl.maximum(e_h, e_v) * _exprel_near(tl.maximum(gap, -0.5))
+    far = vh / tl.where(h == v, 1.0, h - v) * (e_h - e_v)
+    return e_h, e_v, tl.where(gap > -0.5, near, far)
 
 
 @triton.jit

@@ -145,7 +145,7 @@ def _fetch(
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """Start to copy the inputs of a chunk, and in bfloat16 its tables."""
-    x, d_y, write, read, tables, quick, present = inputs
+    x, d_y, write, read, tables, quick, over_chunks, present = inputs
     x_variable, x_time, write_variable, write_time, read_variable, read_time = strides[:6]
     present_variable, present_time = strides[6], strides[7]
     rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
@@ -184,7 +184,7 @@ def _fetch(
                keep_thin, thin)  # fmt: skip
     if low == gl.bfloat16:
         fetch_tables(copy_of(rooms_tables, room, low), tables, quick, chunk, low, BLOCK)
-        fetch_over(rooms_over.index(room), tables, chunk, BLOCK)
+        fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
 
 
 @gluon.jit
@@ -444,7 +444,7 @@ def _half_of_chunk(
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_backward(
-    x, write, read, tables, quick, states, skip, present, d_y, d_end,
+    x, write, read, tables, quick, over_chunks, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
@@ -485,9 +485,11 @@ def fast_backward(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
     heads = channels // head_size
-    tables += (b * heads + head) * chunks * (21 * 256)
     if low == gl.bfloat16:
         quick += (b * heads + head) * chunks * QUICK
+        over_chunks += (b * heads + head) * chunks * 64
+    else:
+        tables += (b * heads + head) * chunks * (21 * 256)
     left_variables = variables - first_variable
     v_half = axis_of(0, BLOCK, half)
     towards = 1
@@ -583,7 +585,7 @@ def fast_backward(
         async_copy.commit_group()
     kept = gl.load(states + (last_chunk - 1).to(gl.int64) * size + row_states,
                    mask=keep_flat, other=0)  # fmt: skip
-    inputs = (x, d_y, write, read, tables, quick, present)
+    inputs = (x, d_y, write, read, tables, quick, over_chunks, present)
     strides = (x_variable, x_time, write_variable, write_time, read_variable, read_time,
                present_variable, present_time)  # fmt: skip
     # One step ahead of the work: before the last chunk it only fetches.

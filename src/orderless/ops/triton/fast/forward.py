@@ -76,7 +76,8 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_forward(
-    x, write, read, tables, quick, start, base, shared, field, factors, skip, gate, present, y, end,
+    x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
+    present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
@@ -122,9 +123,12 @@ def fast_forward(
     b, _, first_variable, _, head, first_channel, segment = program_of(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
-    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    first_table = (b * (channels // head_size) + head) * chunks
+    over_chunks += first_table * 64
     if low == gl.bfloat16:
-        quick += (b * (channels // head_size) + head) * chunks * QUICK
+        quick += first_table * QUICK
+    else:
+        tables += first_table * (21 * 256)
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
     left_variables = variables - first_variable
     v_rows, t_rows = axis_of(0, BLOCK, rows), axis_of(1, 16, rows)
@@ -152,7 +156,7 @@ def fast_forward(
         t_common = axis_of(1, 16, common)
         field += b * time * channels + first_channel
         field = field + t_common * (towards * channels)
-        factors += (b * (channels // head_size) + head) * chunks * (6 * 512)
+        factors += first_table * (6 * 512)
         tile = axis_of(1, 16, tiles) * 32 + axis_of(2, 32, tiles)
         factors = factors + tile
         rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_room)
@@ -207,7 +211,7 @@ def fast_forward(
             fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                        read + far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
             fetch_tables(copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
-            fetch_over(rooms_over.index(room), tables, ahead, BLOCK)
+            fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
             if HAS_BASE:
                 copy(rooms_base.index(room), base + far(t_ahead, channels) + p_rows, mask=keep_rows)
             if HAS_FIELD:

@@ -168,7 +168,7 @@ def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
 
 
 @gluon.jit
-def fetch_over(room, tables, chunk, WARPS: gl.constexpr):
+def fetch_over(room, over_chunks, chunk, WARPS: gl.constexpr):
     """Start to copy (e_h, e_vh, e_v) over a whole chunk, 16 states each, and 16 entries of no use.
 
     From shared memory, like all tables: a load from global memory would be waited for.
@@ -177,8 +177,8 @@ def fetch_over(room, tables, chunk, WARPS: gl.constexpr):
     WIDE: gl.constexpr = 64 // ROWS
     lines: gl.constexpr = gl.BlockedLayout([1, 4], [128 // WIDE, WIDE // 4], [WARPS, 1], [1, 0])
     row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]) * WIDE
-    at = (row // 16) * 256 + row % 16 + gl.arange(0, WIDE, gl.SliceLayout(0, lines))[None, :]
-    copy(room, tables + chunk * (21 * 256) + (12 * 256 + 240) + at)
+    at = row + gl.arange(0, WIDE, gl.SliceLayout(0, lines))[None, :]
+    copy(room, over_chunks + chunk * 64 + at)
 
 
 @gluon.jit

@@ -1,6 +1,6 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""The states before every chunk, for the backward pass."""
+"""The states before every chunk, for the backward pass; or after segments of time."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -10,6 +10,7 @@ from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, 
 from orderless.ops.triton.fast.layouts import bits
 from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
+    FROM_START,
     QUICK,
     TO_END_UNHELD,
     copy,
@@ -136,17 +137,20 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_states(
-    x, write, tables, quick, start, present, states,
+    x, write, tables, quick, over_chunks, start, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    EVERY_CHUNK: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
-    """The state before every chunk and after the last, like x, for `fast_backward`.
+    """EVERY_CHUNK: the state before every chunk and after the last, like x, for `fast_backward`.
 
     states [slice, B, V, chunk + 1, warp, 16 * WIDTH], in the order in which threads hold them.
+    Otherwise states [B, V, segment, 2, 16, D] in float32 are those after each segment. ADJOINT, as
+    in `scan_states`: the gradients before each, from that of y and `read`.
     """
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
@@ -173,7 +177,8 @@ def fast_states(
     b, batch, first_variable, slice_, head, first_channel, segment = program_of(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
-    tables += (b * (channels // head_size) + head) * chunks * (21 * 256)
+    first_table = (b * (channels // head_size) + head) * chunks
+    over_chunks += first_table * 64
     left_variables = variables - first_variable
     v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
     v_thin, t_thin = axis_of(0, BLOCK, thin), axis_of(1, 16, thin)
@@ -192,23 +197,28 @@ def fast_states(
     else:
         h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
         s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
-    states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
-    row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
+    if EVERY_CHUNK:
+        states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
+        row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
     rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     if low == gl.bfloat16:
-        quick += (b * (channels // head_size) + head) * chunks * QUICK
+        quick += first_table * QUICK
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
         rooms_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
         rooms_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
     else:
+        tables += first_table * (21 * 256)
         rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
     rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 8, 8], plain_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     for visit in range(1 - DEPTH, last_chunk - first_chunk):
         ahead = first_chunk + visit + (DEPTH - 1)
+        exists = ahead < last_chunk
+        if ADJOINT:
+            ahead = gl.maximum(last_chunk - visit - DEPTH, first_chunk)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
         if REVERSE:
@@ -221,29 +231,34 @@ def fast_states(
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
                              present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
-        if ahead < last_chunk:
+        if exists:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
             fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                        write + far(t_ahead, write_time) + row_write, keep_thin, thin)  # fmt: skip
             if low == gl.bfloat16:
+                place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
                 source = quick + ahead * QUICK
-                fetch_lines(rooms_pairs.index(room), source + 2 * TO_END_UNHELD * 256, 2, WARPS)
-                fetch_lines(rooms_single.index(room), source + (16 + TO_END_UNHELD) * 256, 1, WARPS)
+                fetch_lines(rooms_pairs.index(room), source + 2 * place * 256, 2, WARPS)
+                fetch_lines(rooms_single.index(room), source + (16 + place) * 256, 1, WARPS)
             else:
-                # From a time to the end, and the hold, are the last six tiles of a chunk.
+                # From a time to the end, and the hold, are the last six tiles of a chunk; before
+                # them lie those from the start.
+                FIRST: gl.constexpr = 12 if ADJOINT else 13
                 many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
                                                       [2, 1, 0])  # fmt: skip
                 tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
-                copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + 13 * 256))
-            fetch_over(rooms_over.index(room), tables, ahead, WARPS)
+                copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + FIRST * 256))
+            fetch_over(rooms_over.index(room), over_chunks, ahead, WARPS)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
-            chunk = first_chunk + visit
             room = visit % DEPTH
-            kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
-            gl.store(states + chunk.to(gl.int64) * (32 * WIDTH) + row_states, kept,
-                     mask=v_flat < left_variables)  # fmt: skip
+            if EVERY_CHUNK:
+                chunk = (first_chunk + visit).to(gl.int64)
+                kept = _whole(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+                kept = _to_scratch(kept, BLOCK, WIDTH, flat)
+                gl.store(states + chunk * (32 * WIDTH) + row_states, kept,
+                         mask=v_flat < left_variables)  # fmt: skip
             w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
             if low == gl.bfloat16:
                 by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
@@ -252,18 +267,23 @@ def fast_states(
                 table = (e1, evh, singles_of_lines(line, 2, pair))
             else:
                 here = rooms_tables.index(room)
-                hold = (
-                    here.slice(6, 1, dim=0).load(pair),
-                    here.slice(7, 1, dim=0).load(pair),
-                    here.slice(5, 1, dim=0).load(pair),
-                )
-                w_v, w_h = decay(w_v, w_h, hold)
+                if not ADJOINT:
+                    hold = (
+                        here.slice(6, 1, dim=0).load(pair),
+                        here.slice(7, 1, dim=0).load(pair),
+                        here.slice(5, 1, dim=0).load(pair),
+                    )
+                    w_v, w_h = decay(w_v, w_h, hold)
+                LEADS: gl.constexpr = 0 if ADJOINT else 2
                 table = (
-                    here.slice(2, 1, dim=0).load(pair),
-                    here.slice(3, 1, dim=0).load(pair),
-                    here.slice(4, 1, dim=0).load(pair),
+                    here.slice(LEADS, 1, dim=0).load(pair),
+                    here.slice(LEADS + 1, 1, dim=0).load(pair),
+                    here.slice(LEADS + 2, 1, dim=0).load(pair),
                 )
-            to_v, to_h = decay(w_v, w_h, table)
+            if ADJOINT:
+                to_h, to_v = decay(w_h, w_v, table)
+            else:
+                to_v, to_h = decay(w_v, w_h, table)
             to_end = turned(_stack(to_h, to_v, BLOCK), left)
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
@@ -275,9 +295,17 @@ def fast_states(
                 gl.where(is_first, first[1], second[1]),
             )
             e_v = gl.where(is_first, first[2], second[2])
-            state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+            if ADJOINT:
+                state = _whole(e_h * h + e_vh * s, e_v * s, BLOCK, WIDTH, mma)
+            else:
+                state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             h, s = _parts(multiply(to_end, signal, state), BLOCK, WIDTH, half)
-    if segment == segments - 1:
+    if not EVERY_CHUNK:
+        at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment,
+                               channels, BLOCK, WIDTH, half)  # fmt: skip
+        gl.store(states + at, h, mask=inside)
+        gl.store(states + at + 16 * channels, s, mask=inside)
+    elif segment == segments - 1:
         kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
         gl.store(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states, kept,
                  mask=v_flat < left_variables)  # fmt: skip
