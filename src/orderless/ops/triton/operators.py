@@ -25,6 +25,7 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
+from orderless.ops.triton.rehearsal import launch
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -186,7 +187,7 @@ def _tables(
     room = None
     if quick:
         room = step.new_empty(sizes.batch, sizes.heads, sizes.chunks, QUICK, dtype=torch.bfloat16)
-    fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
+    launch(fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, tables, room, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), int(held),
         STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick, num_warps=8,
@@ -211,7 +212,7 @@ def _segment_states(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
     decays = tables.new_empty(sizes.batch, sizes.heads, sizes.segments, 3, sizes.padded)
-    kernels.scan_states[(sizes.rows * sizes.segments,)](
+    launch(kernels.scan_states, (sizes.rows * sizes.segments,))(
         signal, weights, tables, tables, present, tables, ends, decays,
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
@@ -228,7 +229,7 @@ def _factors(
 ) -> Tensor:
     factors = tables.new_empty(sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, 32, dtype=kind)
     field_write = field_write.flatten(2)
-    fill_factors[(sizes.batch * sizes.heads * sizes.chunks,)](
+    launch(fill_factors, (sizes.batch * sizes.heads * sizes.chunks,))(
         field_write, tables, factors, sizes.time, sizes.heads, sizes.chunks,
         field_write.stride(0), field_write.stride(1),
         STATES=sizes.states, REVERSE=reverse, num_warps=1,
@@ -248,7 +249,7 @@ def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     arguments = (
         (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
     )
-    sum_parts[(programs,)](*chain(*arguments), *blocks, num_warps=4)
+    launch(sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=4)
     return totals[0], totals[1]
 
 
@@ -314,13 +315,13 @@ def scan(
         if field is not None and field_write is not None:
             field = field.to(x.dtype).contiguous()
             factors = _factors(sizes, field_write, tables, x.dtype, reverse)
-        fast_kernels.fast_forward[grid](
+        launch(fast_kernels.fast_forward, grid)(
             x, write, read, tables, quick, start, y, shared, field, factors, skip, gate, present, y,
             end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given, HAS_FIELD=field is not None,
             num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_forward[grid](
+        launch(kernels.scan_forward, grid)(
             x, write, read, tables, start, y, shared, skip, gate, present, y, end, *rest,
             **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
@@ -380,14 +381,14 @@ def scan_backward(
     grid = (sizes.rows * sizes.segments,)
     masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
-        fast_kernels.fast_states[grid](
+        launch(fast_kernels.fast_states, grid)(
             x, write, tables, quick, start, present, states, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.fast_tile, **masked, HAS_START=start is not None,
         )  # fmt: skip
     else:
         masked["PRECISION"] = precision(x)  # pyrefly: ignore
-        kernels.scan_states[grid](
+        launch(kernels.scan_states, grid)(
             x, write, tables, start, present, states, tables, tables, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
@@ -421,17 +422,17 @@ def scan_backward(
         "HAS_BASE": shared is not None,
     }
     if fast:
-        fast_kernels.fast_backward[grid](
+        launch(fast_kernels.fast_backward, grid)(
             x, write, read, tables, quick, *rest, **masked,
             BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_backward[grid](x, write, read, tables, *rest, **masked, **sizes.tile)
+        launch(kernels.scan_backward, grid)(x, write, read, tables, *rest, **masked, **sizes.tile)
     if len(borders) > FEW_PARTS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = tables.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
-    sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
+    launch(sums_gradient, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
