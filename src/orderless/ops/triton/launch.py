@@ -1,10 +1,13 @@
 """What every operator needs: its registration, and tensors as the kernels take them."""
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from orderless.ops.triton.rehearsal import rehearse
 
 UNROLL = 8  # steps of a recurrence whose loads are made at once
 
@@ -18,7 +21,13 @@ def operator(function: Callable) -> Any:
     """
     name = function.__name__
     LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=()))
-    LIBRARY.impl(name, function, "CompositeExplicitAutograd")
+
+    @wraps(function)
+    def run(*arguments):
+        rehearse(function, arguments)
+        return function(*arguments)
+
+    LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     return getattr(torch.ops.orderless, name).default
 
 

@@ -25,6 +25,7 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
+from orderless.ops.triton.rehearsal import launch
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -214,7 +215,7 @@ def _tables(
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
-    fill_tables[(sizes.batch * sizes.heads * sizes.chunks,)](
+    launch(fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
         sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, step.stride(0), step.stride(1),
         *((0, 0) if field_write is None else field_write.stride()[:2]), int(held),
@@ -255,12 +256,12 @@ def _segment_states(
         "ADJOINT": adjoint,
     }
     if fast:
-        fast_kernels.fast_states[grid](
+        launch(fast_kernels.fast_states, grid)(
             signal, weights, *made.of_chunks, None, present, ends, *rest,
             **sizes.fast_tile, **given,
         )  # fmt: skip
     else:
-        kernels.scan_states[grid](
+        launch(kernels.scan_states, grid)(
             signal, weights, made.tables, None, present, None, ends, *rest,
             **sizes.tile, **given, PRECISION=precision(signal),
         )  # fmt: skip
@@ -279,7 +280,7 @@ def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     arguments = (
         (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
     )
-    sum_parts[(programs,)](*chain(*arguments), *blocks, num_warps=4)
+    launch(sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=4)
     return totals[0], totals[1]
 
 
@@ -340,13 +341,13 @@ def scan(
     grid = (sizes.rows * sizes.segments,)
     if fast:
         field = None if field is None else field.to(x.dtype).contiguous()
-        fast_kernels.fast_forward[grid](
+        launch(fast_kernels.fast_forward, grid)(
             x, write, read, *made.of_chunks, start, y, shared, field, made.factors, skip, gate,
             present, y, end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given,
             HAS_FIELD=field is not None, num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_forward[grid](
+        launch(kernels.scan_forward, grid)(
             x, write, read, made.tables, start, y, shared, skip, gate, present, y, end, *rest,
             **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
@@ -404,7 +405,7 @@ def scan_backward(
     grid = (sizes.rows * sizes.segments,)
     masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     if fast:
-        fast_kernels.fast_states[grid](
+        launch(fast_kernels.fast_states, grid)(
             x, write, *made.of_chunks, start, present, states, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.fast_tile, **masked, HAS_START=start is not None, EVERY_CHUNK=True,
@@ -412,7 +413,7 @@ def scan_backward(
         )  # fmt: skip
     else:
         masked["PRECISION"] = precision(x)  # pyrefly: ignore
-        kernels.scan_states[grid](
+        launch(kernels.scan_states, grid)(
             x, write, made.tables, start, present, states, None, *shape,
             *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
@@ -446,17 +447,19 @@ def scan_backward(
         "HAS_BASE": shared is not None,
     }
     if fast:
-        fast_kernels.fast_backward[grid](
+        launch(fast_kernels.fast_backward, grid)(
             x, write, read, *made.of_chunks, *rest, **masked,
             BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
         )  # fmt: skip
     else:
-        kernels.scan_backward[grid](x, write, read, made.tables, *rest, **masked, **sizes.tile)
+        launch(kernels.scan_backward, grid)(
+            x, write, read, made.tables, *rest, **masked, **sizes.tile
+        )
     if len(borders) > FEW_PARTS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
-    sums_gradient[(sizes.batch * sizes.heads * sizes.chunks,)](
+    launch(sums_gradient, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,

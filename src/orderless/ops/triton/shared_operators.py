@@ -17,6 +17,7 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
+from orderless.ops.triton.rehearsal import launch
 
 Rates = tuple[Tensor, Tensor, Tensor]
 
@@ -49,7 +50,7 @@ def readout(
 ) -> None:
     """y = scale weights z, for every variable."""
     tile = _shared_tile(y, weights.shape[-1])
-    shared_kernels.readout[_shared_grid(y, tile)](
+    launch(shared_kernels.readout, _shared_grid(y, tile))(
         weights, z, scale, present, y, *y.shape[1:], *strides(weights), *strides(present),
         **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
         PRECISION=precision(y),
@@ -70,7 +71,7 @@ def pool(
     Slices here are never more than in the scan, whose parts d_weights holds.
     """
     tile = _shared_tile(x, weights.shape[-1])
-    shared_kernels.pool[_shared_grid(x, tile)](
+    launch(shared_kernels.pool, _shared_grid(x, tile))(
         weights, x, scale, present, z, back, d_weights, *x.shape[1:],
         *strides(weights), *strides(x), *strides(present),
         **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
@@ -214,7 +215,7 @@ def _input(drive: Tensor | None, field: Tensor | None, field_write: Tensor | Non
 def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tensor:
     lines = path.batch * path.heads * path.states
     table = step.new_empty(lines, path.time, shared_kernels.STEP_COLUMNS)
-    shared_kernels.fill_steps[(lines * triton.cdiv(path.time, 64),)](
+    launch(shared_kernels.fill_steps, (lines * triton.cdiv(path.time, 64),))(
         step, *rates, table, path.time, path.heads, step.stride(0), step.stride(1),
         STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
     )  # fmt: skip
@@ -232,7 +233,7 @@ def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bo
     width = 8  # 32 bytes, the least that memory moves
     before = torch.empty_like(ends)
     programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
-    kernels.carry_segments[(programs,)](
+    launch(kernels.carry_segments, (programs,))(
         over_segments, start, ends, before, variables, channels, channels // heads, segments,
         AT_ONCE=SEGMENTS_AT_ONCE, WIDTH=width, STATES=states, PADDED=padded,
         HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
@@ -248,7 +249,7 @@ def _before_segments(
     if path.segments == 1:
         return start, over_segments
     ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
-    shared_kernels.trajectory[(path.programs * path.segments,)](
+    launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, None, None, None, None, ends, over_segments,
         *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
         HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
@@ -267,7 +268,7 @@ def _follow(
 ) -> Tensor:
     """The states at every time; less those of the drive alone by `own_table`, if there is one."""
     z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
-    shared_kernels.trajectory[(path.programs * path.segments,)](
+    launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, own_table, deviates, before, z, None, None,
         *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
         HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse,
@@ -301,7 +302,7 @@ def _follow_back(
     before, over_segments = _before_segments(path, given, table, start, reverse)
     if z is None:
         z = _follow(path, given, table, before, reverse)
-    kernel = shared_kernels.trajectory_backward[(path.programs * path.segments,)]
+    kernel = launch(shared_kernels.trajectory_backward, (path.programs * path.segments,))
     after = None
     if path.segments > 1:
         after = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
@@ -327,7 +328,7 @@ def _follow_back(
     blocks = triton.cdiv(path.time, 64)
     d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
     d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
-    shared_kernels.steps_gradient[(table.shape[0] * blocks,)](
+    launch(shared_kernels.steps_gradient, (table.shape[0] * blocks,))(
         step, *rates, d_table, d_step, d_rates, path.time, path.heads,
         step.stride(0), step.stride(1), path.slices, table.numel(),
         STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,

@@ -1,0 +1,108 @@
+"""First calls, with kernels that only write down what happens to them: no GPU is needed."""
+
+import threading
+import warnings
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+
+class OnGPU(torch.Tensor):
+    is_cuda = True
+
+
+class Kernel:
+    """Compiling waits until as many kernels as `together` counts are being compiled."""
+
+    def __init__(self, together: threading.Barrier, events: list[str]) -> None:
+        self.together = together
+        self.events = events
+
+    def warmup(self, *arguments, grid, **options):
+        self.together.wait(timeout=30)
+        self.events.append("compiled")
+
+    def __getitem__(self, grid):
+        return lambda *arguments, **options: self.events.append("run")
+
+
+@pytest.fixture
+def rehearsal(monkeypatch):
+    pytest.importorskip("triton", reason="the kernels are written in Triton")
+    from orderless.ops.triton import rehearsal
+
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(rehearsal, "LAUNCHERS_IN_C", False)
+    monkeypatch.setattr(rehearsal, "driver", SimpleNamespace(active=None))
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "device", nullcontext)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    yield rehearsal
+    rehearsal._known.clear()
+
+
+def _operator(rehearsal, kernels):
+    def body(x):
+        for kernel in kernels:
+            rehearsal.launch(kernel, (1,))(x)
+
+    def run(x):
+        rehearsal.rehearse(body, (x,))
+        body(x)
+
+    return run
+
+
+def _tensor(*shape):
+    return torch.empty(shape).as_subclass(OnGPU)
+
+
+def test_kernels_of_a_first_call_are_compiled_at_the_same_time_before_one_runs(rehearsal):
+    together, events = threading.Barrier(2), []
+    run = _operator(rehearsal, [Kernel(together, events), Kernel(together, events)])
+    run(_tensor(2))
+    assert events == ["compiled", "compiled", "run", "run"]
+    run(_tensor(3))  # as many bits as 2
+    assert events[4:] == ["run", "run"]
+    run(_tensor(4))
+    assert events[6:] == ["compiled", "compiled", "run", "run"]
+
+
+def test_nothing_is_rehearsed_on_a_cpu_or_for_a_cuda_graph(rehearsal, monkeypatch):
+    events = []
+    run = _operator(rehearsal, [Kernel(threading.Barrier(1), events)])
+    run(torch.empty(2))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    run(_tensor(2))
+    assert events == ["run", "run"]
+
+
+def test_an_error_of_compiling_is_left_to_the_launch(rehearsal):
+    events = []
+    kernel = Kernel(threading.Barrier(1), events)
+    kernel.warmup = lambda *arguments, **options: 1 / 0
+    _operator(rehearsal, [kernel])(_tensor(2))
+    assert events == ["run"]
+
+
+def test_the_filters_of_warnings_are_left_as_they_were(rehearsal):
+    class Untidy(Kernel):
+        def warmup(self, *arguments, **options):
+            warnings.simplefilter("ignore")
+
+    before = list(warnings.filters)
+    _operator(rehearsal, [Untidy(threading.Barrier(1), [])])(_tensor(2))
+    assert list(warnings.filters) == before
+
+
+def test_a_failure_ends_the_rehearsal(rehearsal):
+    def body(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rehearsal.rehearse(body, (_tensor(2),))
+    events = []
+    rehearsal.launch(Kernel(threading.Barrier(1), events), (1,))()
+    assert events == ["run"]
