@@ -395,28 +395,32 @@ def scan_backward(
     made = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
-    states = x.new_empty(
-        sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
-    )
     shape = (
         sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
         sizes.segments, sizes.per_segment,
     )  # fmt: skip
     grid = (sizes.rows * sizes.segments,)
-    masked = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
+    masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
+    started = {"HAS_START": start is not None}
     if fast:
-        launch(fast_kernels.fast_states, grid)(
-            x, write, *made.of_chunks, start, present, states, *shape,
-            *strides(x), *strides(write), *strides(present),
-            **sizes.fast_tile, **masked, HAS_START=start is not None, EVERY_CHUNK=True,
-            ADJOINT=False,
-        )  # fmt: skip
+        # Of each program; in bfloat16 it finds them itself.
+        of_chunk = sizes.block * 2 * sizes.states * sizes.width
+        states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
+        if x.dtype == torch.float32:
+            launch(fast_kernels.fast_states, grid)(
+                x, write, *made.of_chunks, start, present, states, *shape,
+                *strides(x), *strides(write), *strides(present),
+                **sizes.fast_tile, **masked, **started, EVERY_CHUNK=True, ADJOINT=False,
+            )  # fmt: skip
     else:
-        masked["PRECISION"] = precision(x)  # pyrefly: ignore
+        states = x.new_empty(
+            sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
+        )
+        masked["PRECISION"] = precision(x)
         launch(kernels.scan_states, grid)(
             x, write, made.tables, start, present, states, None, *shape,
             *strides(x), *strides(write), *strides(present),
-            **sizes.tile, **masked, HAS_START=start is not None, ADJOINT=False, EVERY_CHUNK=True,
+            **sizes.tile, **masked, **started, EVERY_CHUNK=True, ADJOINT=False,
         )  # fmt: skip
     d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -448,7 +452,7 @@ def scan_backward(
     }
     if fast:
         launch(fast_kernels.fast_backward, grid)(
-            x, write, read, *made.of_chunks, *rest, **masked,
+            x, write, read, *made.of_chunks, start, *rest, **masked, **started,
             BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
         )  # fmt: skip
     else:

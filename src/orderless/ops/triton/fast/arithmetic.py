@@ -104,14 +104,14 @@ def flip(value):
 
 
 @gluon.jit
-def again(index):
-    """The same in a way that the compiler cannot see through.
+def again(index, now):
+    """The same in a way that the compiler cannot see through, for as long as `now` is the same.
 
-    So what follows from an index is computed anew where it is needed, instead of being kept, or
+    So what follows from an index is computed anew in every chunk, instead of being kept, or
     spilled, throughout a loop.
     """
     return gl.inline_asm_elementwise(
-        "mov.s32 $0, $1;", "=r,r", [index], dtype=gl.int32, is_pure=False, pack=1
+        "mov.s32 $0, $1;", "=r,r,r", [index, now], dtype=gl.int32, is_pure=True, pack=1
     )
 
 

@@ -22,23 +22,31 @@ from orderless.ops.triton.fast.arithmetic import (
     to_float32,
     turned,
 )
+from orderless.ops.triton.fast.halves import (
+    eight_from_scratch,
+    parts_eight,
+    stack_eight,
+    stack_turned,
+    whole_eight,
+    whole_part_layout,
+)
+from orderless.ops.triton.fast.kept_states import keep_states
 from orderless.ops.triton.fast.layouts import (
     bits,
     eight_layout,
     whole_pair_layout,
     whole_rows_layout,
 )
-from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
+from orderless.ops.triton.fast.program import SIZES, program_of
 from orderless.ops.triton.fast.rooms import (
     FROM_START,
     HOLD,
     QUICK,
     TO_END,
-    copy,
     copy_of,
     eight_of,
     fetch_over,
-    fetch_pair,
+    fetch_signal,
     fetch_tables,
     half_of_table,
     of_skip,
@@ -49,14 +57,6 @@ from orderless.ops.triton.fast.rooms import (
 
 # Its name since Triton 3.7 is the second.
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
-
-
-@gluon.constexpr_function
-def _whole_part_layout(block, width):
-    """[variable, state, channel], the h or the v part of eight states."""
-    registers = [[0, 0, 1], *bits(width, 2, 3, 8)]
-    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
-    return gl.DistributedLinearLayout(registers, lanes, bits(block, 0, 3), [], [block, 8, width])
 
 
 @gluon.constexpr_function
@@ -75,113 +75,50 @@ def _block_layout(block):
 
 
 @gluon.jit
-def _stack_eight(first, second, BLOCK: gl.constexpr):
-    """A pair of [variable, time, eight states] as [variable, time, (part, state)]."""
-    return gl.reshape(gl.permute(gl.join(first, second), (0, 1, 3, 2)), [BLOCK, 16, 16])
-
-
-@gluon.jit
-def _stack_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
-    """The same as [variable, (part, state), time], where a thread holds pairs of times."""
-    if first.dtype == gl.bfloat16:
-        both = gl.join(flip(first), flip(second))  # variable, half, state, time of it, part
-        both = gl.permute(gl.reshape(both, [BLOCK, 2, 8, 8, 2]), (0, 4, 2, 1, 3))
-        return gl.convert_layout(gl.reshape(both, [BLOCK, 16, 16]), layout)
-    else:  # noqa: RET505
-        return turned(_stack_eight(first, second, BLOCK), layout)
-
-
-@gluon.jit
 def _unstack_eight(both, BLOCK: gl.constexpr, eight: gl.constexpr):
     first, second = gl.split(gl.permute(gl.reshape(both, [BLOCK, 16, 2, 8]), (0, 1, 3, 2)))
     return gl.convert_layout(first, eight), gl.convert_layout(second, eight)
 
 
 @gluon.jit
-def _whole_eight(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
-    """The two parts of eight states as [variable, (part, state), channel]."""
-    both = gl.reshape(gl.permute(gl.join(h, v), (0, 3, 1, 2)), [BLOCK, 16, WIDTH])
-    return gl.convert_layout(both, mma)
+def _load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, low: gl.constexpr):
+    """Half of the state of each variable, as the threads kept it, in words of four bytes."""
+    word: gl.constexpr = 32 // low.primitive_bitwidth
+    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
+    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
+    i = gl.arange(0, 16 * WIDTH // word, gl.SliceLayout(0, flat))[None, :]
+    return gl.load(states + (v * (32 * WIDTH // word) + i))
 
 
 @gluon.jit
-def _parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constexpr):
-    h, v = gl.split(gl.permute(gl.reshape(both, [BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1)))
-    return gl.convert_layout(h, part), gl.convert_layout(v, part)
-
-
-@gluon.jit
-def _eight_from_scratch(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
-    """What `_to_scratch` stored for a warp, as a right operand over channels."""
-    if value.dtype == gl.int32:
-        # Pairs of bfloat16, which stay pairs: every second register is of the first tensor.
-        first, second = gl.inline_asm_elementwise(
-            "mov.b32 $0, $2; mov.b32 $1, $3;", "=r,=r,r,r", [value],
-            dtype=(gl.bfloat16, gl.bfloat16), is_pure=True, pack=2,
-        )  # fmt: skip
-        value = gl.reshape(gl.join(first, second), [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
-        value = gl.permute(value, (0, 1, 6, 3, 5, 4, 2))
-    else:
-        value = gl.reshape(value, [BLOCK, WIDTH // 16, 8, 4, 2, 2, 2])
-        value = gl.permute(value, (0, 1, 5, 3, 6, 4, 2))
-    return gl.convert_layout(gl.reshape(value, [BLOCK, WIDTH, 16]), right)
-
-
-@gluon.jit
-def _prefetch(states, row, variables, size: gl.constexpr, BLOCK: gl.constexpr):
-    """Start to bring a state of each variable, which lie `row` apart, into the L2 cache."""
+def _prefetch(states, now, size: gl.constexpr, BLOCK: gl.constexpr):
+    """Start to bring a state of each variable into the L2 cache."""
     lines: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [BLOCK, 1], [1, 0])
-    v = gl.minimum(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], variables - 1)
-    at = again(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :]) * (size // 32)
+    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], now) * size
+    at = again(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :], now) * (size // 32)
     gl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v * row + at)).to(gl.int64)],
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v + at)).to(gl.int64)],
         dtype=gl.int32, is_pure=False, pack=1,
     )  # fmt: skip
 
 
 @gluon.jit
 def _fetch(
-    chunk, inputs, strides, rooms, time, channels, variables, towards,
+    chunk, inputs, strides, strides_of_y, rooms, time, variables, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """Start to copy the inputs of a chunk, and in bfloat16 its tables."""
     x, d_y, write, read, tables, quick, over_chunks, present = inputs
-    x_variable, x_time, write_variable, write_time, read_variable, read_time = strides[:6]
-    present_variable, present_time = strides[6], strides[7]
     rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
     low: gl.constexpr = rooms_x.dtype
-    wide: gl.constexpr = 128 // low.primitive_bitwidth
-    few: gl.constexpr = 16 // wide
-    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
-    t = chunk * 16
-    left_times = time - t
-    if REVERSE:
-        t = time - 1 - t
     room = chunk % 2
-    v_rows, t_rows = again(axis_of(0, BLOCK, rows)), again(axis_of(1, 16, rows))
-    v_thin, t_thin = again(axis_of(0, BLOCK, thin)), again(axis_of(1, 16, thin))
-    now = present
-    if HAS_PRESENT:
-        now = present + far(t, present_time)
-    keep_rows = to_fetch(v_rows, t_rows, variables, left_times, now,
-                         present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
-    keep_thin = to_fetch(v_thin, t_thin, variables, left_times, now,
-                         present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
-    # A pointer for each row: what a thread takes of it lies at distances known beforehand.
-    p_rows = axis_of(2, WIDTH, rows)
-    at = v_rows * x_variable + t_rows * (towards * x_time)
-    copy(rooms_x.index(room), x + far(t, x_time) + at + p_rows, mask=keep_rows)
-    at = v_rows * (time * channels) + t_rows * (towards * channels)
-    copy(rooms_y.index(room), d_y + far(t, channels) + at + p_rows, mask=keep_rows)
-    at = v_thin * write_variable + t_thin * (towards * write_time)
-    fetch_pair(rooms_wh.index(room), rooms_wv.index(room), write + far(t, write_time) + at,
-               keep_thin, thin)  # fmt: skip
-    at = v_thin * read_variable + t_thin * (towards * read_time)
-    fetch_pair(rooms_ch.index(room), rooms_cv.index(room), read + far(t, read_time) + at,
-               keep_thin, thin)  # fmt: skip
+    left_times = time - chunk * 16
+    fetch_signal((rooms_x.index(room), rooms_wh.index(room), rooms_wv.index(room)),
+                 x, write, present, chunk, time, left_times, variables, strides, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
+                 d_y, read, present, chunk, time, left_times, variables, strides_of_y, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
     if low == gl.bfloat16:
         fetch_tables(copy_of(rooms_tables, room, low), tables, quick, chunk, low, BLOCK)
         fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
@@ -198,30 +135,30 @@ def _leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def _sum_of_room(room, out, WIDE: gl.constexpr, BLOCK: gl.constexpr):
+def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr):
     spread: gl.constexpr = gl.BlockedLayout(
         [BLOCK, 1, WIDE // 8], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0]
     )
     total = gl.sum(room.load(spread), 0)
     flat: gl.constexpr = gl.SliceLayout(0, spread)
-    i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None])
+    i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
     j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
     gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total)
 
 
 @gluon.jit
-def _store_sums(rooms, out, BLOCK: gl.constexpr):
+def _store_sums(rooms, out, now, BLOCK: gl.constexpr):
     """Sum what the variables of the block left, and store it."""
     room_four, room_two = rooms
-    _sum_of_room(room_four, out, 32, BLOCK)
-    _sum_of_room(room_two, out + 1024, 16, BLOCK)
+    _sum_of_room(room_four, out, now, 32, BLOCK)
+    _sum_of_room(room_two, out + 1024, now, 16, BLOCK)
 
 
 @gluon.jit
-def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
+def _store_border(g, h, borders, now, BLOCK: gl.constexpr, mma: gl.constexpr):
     """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart.
 
-    They are diagonals: `keep` is for all but their entries off.
+    borders: where those of the first variable lie, how far those of the others, and how many.
     """
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     quarter: gl.constexpr = _block_layout(BLOCK)
@@ -230,6 +167,11 @@ def _store_border(g, h, out, keep, BLOCK: gl.constexpr, mma: gl.constexpr):
     from_h, from_v = gl.split(product)
     hh, _ = gl.split(from_h)
     vh, vv = gl.split(from_v)
+    out, row, variables = borders
+    v, i = again(axis_of(0, BLOCK, quarter), now), again(axis_of(1, 8, quarter), now)
+    j = axis_of(2, 8, quarter)
+    out = out + (v * row + gl.where(i == j, i, 0))
+    keep = (v < variables) & (i == j)  # diagonals
     gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
     gl.store(out + 16, gl.convert_layout(vv, quarter), mask=keep)
     gl.store(out + 32, gl.convert_layout(vh, quarter), mask=keep)
@@ -317,8 +259,8 @@ def _add_same(total_h, total_v, same, other_h, other_v, BLOCK: gl.constexpr, mma
         right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
         one, four = same
         zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, _block_layout(BLOCK))
-        other = turned(_stack_turned(other_h, other_v, BLOCK, mma), right)
-        total = gl.convert_layout(_stack_eight(total_h, total_v, BLOCK), mma)
+        other = turned(stack_turned(other_h, other_v, BLOCK, mma), right)
+        total = gl.convert_layout(stack_eight(total_h, total_v, BLOCK), mma)
         total = multiply(_of_quarters(one, zero, zero, four, BLOCK, left), other, total)
         return _unstack_eight(total, BLOCK, eight)
     else:  # noqa: RET505
@@ -338,8 +280,8 @@ def _add_to_one(flag, first, second, a, b):
 
 @gluon.jit
 def _half_of_chunk(
-    HALF: gl.constexpr, room_x, room_y, weights, here, kept, following, keep_following, over, g, u,
-    d_matrix, d_same, matrix, room_state, border, keep_border, sums, to_write, to_read, stored,
+    HALF: gl.constexpr, chunk, room_x, room_y, weights, here, kept, following, over, g, u,
+    d_matrix, d_same, matrix, room_state, borders, sums, to_write, to_read, around,
     slice_, base_parts,
     HAS_BASE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
@@ -353,16 +295,16 @@ def _half_of_chunk(
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     eight: gl.constexpr = eight_layout(BLOCK)
-    part: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = room_x.dtype
     room_wh, room_wv, room_ch, room_cv = weights
     t = axis_of(1, 16, eight)
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
 
     # Gradients of what reads the state before the chunk, and of what writes that after.
-    before = _eight_from_scratch(kept, BLOCK, WIDTH, right)
+    before = eight_from_scratch(kept, BLOCK, WIDTH, right)
     from_h, from_v = _unstack_eight(multiply(room_y.load(left), before, none), BLOCK, eight)
-    g_low = _whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
+    g_low = whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
     room_state.store(g_low)
     to_h, to_v = _unstack_eight(
         multiply(room_x.load(left), turned(g_low, right), none), BLOCK, eight
@@ -374,18 +316,18 @@ def _half_of_chunk(
     table, wide_table = half_of_table(here, FROM_START, HALF, low, BLOCK)
     dc_h, dc_v = decay_back(from_h, from_v, wide_table)
     from_h, from_v = decay(c_h, c_v, table)
-    from_start = _stack_turned(from_h, from_v, BLOCK, left)
+    from_start = stack_turned(from_h, from_v, BLOCK, left)
     if low == gl.bfloat16:
         e_h, e_vh, e_v = over_eight(over, HALF, part)
     else:
         over = over + (axis_of(1, 8, part) + HALF * 8)
         e_h, e_vh, e_v = gl.load(over), gl.load(over + 256), gl.load(over + 512)
-    state = _whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
-    g, u = _parts_eight(multiply(from_start, room_y.load(right), state), BLOCK, WIDTH, part)
-    _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, border,
-                  keep_border, BLOCK, mma)  # fmt: skip
+    state = whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
+    g, u = parts_eight(multiply(from_start, room_y.load(right), state), BLOCK, WIDTH, part)
+    _store_border(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma), before, borders, chunk,
+                  BLOCK, mma)  # fmt: skip
 
-    kept = gl.load(following, mask=keep_following, other=0)
+    kept = _load_half(following, chunk, BLOCK, WIDTH, low)
     w_h = eight_of(room_wh.load(pair), HALF, eight)
     w_v = eight_of(room_wv.load(pair), HALF, eight)
     hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)
@@ -395,12 +337,12 @@ def _half_of_chunk(
     dc_h, dc_v = _add_same(dc_h, dc_v, d_same, b_h, b_v, BLOCK, mma)
     db_h, db_v = _add_same(db_h, db_v, d_same, c_h, c_v, BLOCK, mma)
     to_v, to_h = decay(b_v, b_h, table)
-    to_end = gl.convert_layout(_stack_eight(to_h, to_v, BLOCK), left)
+    to_end = gl.convert_layout(stack_eight(to_h, to_v, BLOCK), left)
 
     # Within the chunk, bit by bit.
     own = multiply(
-        gl.convert_layout(_stack_eight(c_h, c_v, BLOCK), left),
-        turned(_stack_eight(b_h, b_v, BLOCK), right),
+        gl.convert_layout(stack_eight(c_h, c_v, BLOCK), left),
+        turned(stack_eight(b_h, b_v, BLOCK), right),
         none,
     )
     for kind in gl.static_range(4):
@@ -408,12 +350,12 @@ def _half_of_chunk(
         table, wide_table = half_of_table(here, kind, HALF, low, BLOCK)
         first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h), table)
         response = multiply(
-            gl.convert_layout(_stack_eight(first, second, BLOCK), left),
-            turned(_stack_eight(second, first, BLOCK), right),
+            gl.convert_layout(stack_eight(first, second, BLOCK), left),
+            turned(stack_eight(second, first, BLOCK), right),
             none,
         )
         own = gl.where(bit(kind, mma), response, own)
-        over_times = turned(_stack_turned(second, first, BLOCK, mma), right)
+        over_times = turned(stack_turned(second, first, BLOCK, mma), right)
         d_pair = multiply(_gradient_of_bit(d_matrix, kind, low, BLOCK, mma), over_times, none)
         d_first, d_second = _unstack_eight(d_pair, BLOCK, eight)
         dc_h, db_v = _add_to_one(reads, dc_h, db_v, d_first, wide_table[0])
@@ -423,6 +365,12 @@ def _half_of_chunk(
     _, hold = half_of_table(here, HOLD, HALF, low, BLOCK)
     kind_of_weight: gl.constexpr = to_write.dtype.element_ty
     dw_v, dw_h = decay_back(db_v, db_h, hold)
+    time, towards, left_times, left_variables = around
+    v_eight, t_eight = again(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
+    t_eight = again(t_eight % 8, chunk) + t_eight // 8 * 8
+    stored = (t_eight < left_times) & (v_eight < left_variables)
+    at = v_eight * (time * 32) + t_eight * (towards * 32) + (axis_of(2, 8, eight) + HALF * 8)
+    to_write, to_read = to_write + at, to_read + at
     gl.store(to_write, dw_h.to(kind_of_weight), mask=stored)
     gl.store(to_write + 16, dw_v.to(kind_of_weight), mask=stored)
     w_h, w_v, c_h, c_v = (
@@ -444,7 +392,7 @@ def _half_of_chunk(
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_backward(
-    x, write, read, tables, quick, over_chunks, states, skip, present, d_y, d_end,
+    x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
     x_batch, x_variable, x_time,
@@ -452,10 +400,13 @@ def fast_backward(
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr, HAS_PRESENT: gl.constexpr,
-    HAS_BASE: gl.constexpr, REVERSE: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, HAS_BASE: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
-    """`scan_backward`, where WIDTH divides the size of a head, with the states of `fast_states`.
+    """`scan_backward`, where WIDTH divides the size of a head.
+
+    states [program, chunk + 1, variable, half, 16 * WIDTH]: in float32 those of `fast_states`, in
+    bfloat16 left by the program itself.
 
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
@@ -463,14 +414,11 @@ def fast_backward(
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    eight: gl.constexpr = eight_layout(BLOCK)
-    half: gl.constexpr = _whole_part_layout(BLOCK, WIDTH)
+    half: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
-    # States are moved in words of four bytes, the layout of a thread's eight entries.
-    word: gl.constexpr = wide // 4
-    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
+    word: gl.constexpr = 32 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
@@ -504,30 +452,21 @@ def fast_backward(
     part = (first_variable // BLOCK) * per_head + slice_ % per_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
     # Borders have a part for each variable, not for each block.
-    quarter: gl.constexpr = _block_layout(BLOCK)
-    v_border, i_border, j_border = (axis_of(0, BLOCK, quarter), axis_of(1, 8, quarter),
-                                    axis_of(2, 8, quarter))  # fmt: skip
-    keep_border = (v_border < left_variables) & (i_border == j_border)
     borders += ((first_variable * per_head + slice_ % per_head) * batch + b) * heads * (
         chunks + 1
     ) * 48 + head * (chunks + 1) * 48
-    borders = borders + v_border * (per_head * batch * heads * (chunks + 1) * 48)
-    borders = borders + gl.where(i_border == j_border, i_border, 0)
+    row_borders = per_head * batch * heads * (chunks + 1) * 48
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
     d_write += (slice_ * batch * variables * time + line) * 32
     d_read += (slice_ * batch * variables * time + line) * 32
     row_end = axis_of(1, 8, half) * channels + axis_of(2, WIDTH, half)
-    states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
-    v_flat = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
+    states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
+    scratch = states
     if low == gl.bfloat16:
         states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     size: gl.constexpr = 32 * WIDTH // word  # of a state
-    first_state = states
-    states = states + v_flat * ((chunks + 1) * size)
-    row_states = gl.arange(0, size // 2, gl.SliceLayout(0, flat))[None, :]
-    keep_flat = v_flat < left_variables
     if HAS_SKIP:
         d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, by_lane)
     i_mma, j_mma = axis_of(1, 16, mma), axis_of(2, 16, mma)
@@ -556,6 +495,21 @@ def fast_backward(
     )
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
+    inputs = (x, d_y, write, read, tables, quick, over_chunks, present)
+    strides = (x_variable, x_time, write_variable, write_time, present_variable, present_time)
+    strides_of_y = (time * channels, channels, read_variable, read_time, present_variable,
+                    present_time)  # fmt: skip
+    if low == gl.bfloat16:
+        if HAS_START:
+            start += ((b * variables + first_variable) * segments + segment) * 32 * channels
+            start += first_channel
+        more_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+        keep_states(
+            (x, write, quick, over_chunks, present), start, scratch,
+            (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
+            rooms_tables, first_chunk, last_chunk, segments, time, channels, left_variables,
+            strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+        )  # fmt: skip
     if HAS_END:
         corner = ((b * variables + first_variable) * segments + segment) * 32 * channels
         corner = d_end + corner + first_channel + (v_half * (segments * 32 * channels) + row_end)
@@ -564,17 +518,19 @@ def fast_backward(
         u = gl.load(corner + 16 * channels, mask=inside, other=0.0)
         other_g = gl.load(corner + 8 * channels, mask=inside, other=0.0)
         other_u = gl.load(corner + 24 * channels, mask=inside, other=0.0)
-        last = states + chunks.to(gl.int64) * size + row_states
-        kept = gl.load(last, mask=keep_flat, other=0)
+        last = states + (last_chunk - first_chunk) * (BLOCK * size)
+        kept = _load_half(last, last_chunk, BLOCK, WIDTH, low)
+        last_variables = gl.where(segment == segments - 1, left_variables, 0)
         last_border = borders + chunks * 48
-        keep_last = keep_border & (segment == segments - 1)
-        _store_border(_whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
-                      _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border, keep_last,
-                      BLOCK, mma)  # fmt: skip
-        kept = gl.load(last + size // 2, mask=keep_flat, other=0)
-        _store_border(_whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
-                      _eight_from_scratch(kept, BLOCK, WIDTH, right), last_border + 8, keep_last,
-                      BLOCK, mma)  # fmt: skip
+        _store_border(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma),
+                      eight_from_scratch(kept, BLOCK, WIDTH, right),
+                      (last_border, row_borders, last_variables), last_chunk, BLOCK,
+                      mma)  # fmt: skip
+        kept = _load_half(last + size // 2, last_chunk, BLOCK, WIDTH, low)
+        _store_border(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma),
+                      eight_from_scratch(kept, BLOCK, WIDTH, right),
+                      (last_border + 8, row_borders, last_variables), last_chunk, BLOCK,
+                      mma)  # fmt: skip
     else:
         g = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
         u = gl.zeros([BLOCK, 8, WIDTH], gl.float32, half)
@@ -583,20 +539,19 @@ def fast_backward(
     if copies == 1:
         fetch_tables(copy_of(rooms_tables, 0, low), tables, quick, last_chunk - 1, low, BLOCK)
         async_copy.commit_group()
-    kept = gl.load(states + (last_chunk - 1).to(gl.int64) * size + row_states,
-                   mask=keep_flat, other=0)  # fmt: skip
-    inputs = (x, d_y, write, read, tables, quick, over_chunks, present)
-    strides = (x_variable, x_time, write_variable, write_time, read_variable, read_time,
-               present_variable, present_time)  # fmt: skip
+    kept = _load_half(states + (last_chunk - 1 - first_chunk) * (BLOCK * size), last_chunk, BLOCK,
+                      WIDTH, low)  # fmt: skip
     # One step ahead of the work: before the last chunk it only fetches.
     for ahead in range(last_chunk - 1, first_chunk - 2, -1):
         chunk = ahead + 1
         if (chunk == last_chunk) if low == gl.bfloat16 else (ahead >= first_chunk):
-            _fetch(ahead, inputs, strides, rooms, time, channels, left_variables, towards,
+            _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
                    HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
         if chunk < last_chunk:
-            at_states = states + chunk.to(gl.int64) * size + row_states
+            # Of this chunk, and of the one that comes next.
+            of_chunk = states + (chunk - first_chunk) * (BLOCK * size)
+            of_next = states + gl.maximum(ahead - first_chunk, 0) * (BLOCK * size)
             async_copy.wait_group(0 if low == gl.bfloat16 else 1)
             room = chunk % 2
             room_x, room_y = rooms_x.index(room), rooms_y.index(room)
@@ -606,8 +561,7 @@ def fast_backward(
             t = chunk * 16
             if REVERSE:
                 t = time - 1 - t
-            _prefetch(first_state + gl.maximum(chunk - 1, 0).to(gl.int64) * size,
-                      (chunks + 1) * size, left_variables, size, BLOCK)  # fmt: skip
+            _prefetch(of_next, chunk, size, BLOCK)
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             d_matrix, d_same = _matrix_gradient(room_x, room_y, BLOCK, WIDTH, mma)
             here = copy_of(rooms_tables, room % copies, low)
@@ -615,34 +569,28 @@ def fast_backward(
                 over = rooms_over.index(room)
             else:
                 over = tables + chunk * (21 * 256) + (12 * 256 + 240)
-            v_eight, t_eight = again(axis_of(0, BLOCK, eight)), again(axis_of(1, 16, eight))
-            stored = (t_eight < left_times) & (v_eight < left_variables)
-            at = v_eight * (time * 32) + t_eight * (towards * 32) + axis_of(2, 8, eight)
-            to_write, to_read = (
-                d_write + far(t, 32) + at,
-                d_read + far(t, 32) + at,
-            )
+            to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
+            around = (time, towards, left_times, left_variables)
             out = partial + chunk * (6 * 256)
             border = borders + chunk * 48
             g, u, matrix, to_end, kept = _half_of_chunk(
-                0, room_x, room_y, weights, here, kept, at_states + size // 2, keep_flat, over,
-                g, u, d_matrix, d_same, none, room_g, border, keep_border, sums, to_write, to_read,
-                stored, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+                0, chunk, room_x, room_y, weights, here, kept, of_chunk + size // 2, over,
+                g, u, d_matrix, d_same, none, room_g, (border, row_borders, left_variables), sums,
+                to_write, to_read, around, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
-            _store_sums(sums, out, BLOCK)
+            _store_sums(sums, out, chunk, BLOCK)
             # In bfloat16 here, for the second half loads nothing that registers could not hold:
             # loads come back in the order of their making, and such a one would wait for all these.
             if low == gl.bfloat16:
                 if ahead >= first_chunk:
-                    _fetch(ahead, inputs, strides, rooms, time, channels, left_variables, towards,
-                           HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                    _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables,
+                           towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
                 async_copy.commit_group()
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
-                1, room_x, room_y, weights, here, kept, at_states - size,
-                keep_flat & (chunk > first_chunk), over, other_g, other_u, d_matrix, d_same, matrix,
-                room_u, border + 8, keep_border, sums, to_write + 8, to_read + 8, stored,
-                slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+                1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
+                d_matrix, d_same, matrix, room_u, (border + 8, row_borders, left_variables), sums,
+                to_write, to_read, around, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
             )  # fmt: skip
 
             # `matrix` is symmetric up to its diagonal: for the input its later times matter.
@@ -656,21 +604,22 @@ def fast_backward(
                     direct = of_skip(room_skip, mma)
                 else:
                     direct = gl.load(skip + first_channel + axis_of(2, WIDTH, mma))
-                d_in += direct * to_float32(room_y.load(mma), mma)
+                d_in += direct * room_y.load(mma).to(gl.float32)
                 # Of the times (2j, 2j + 1, 2j + 8, 2j + 9) that a thread holds.
                 x_one, x_two = _two_halves(room_x.load(right), BLOCK, WIDTH)
                 d_one, d_two = _two_halves(d_out, BLOCK, WIDTH)
                 product = times_plus(x_one, d_one, times(x_two, d_two)).to(gl.float32)
                 product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
                 d_direct += gl.convert_layout(product, by_lane)
-            v_out, t_out = again(axis_of(0, BLOCK, out_rows)), again(axis_of(1, 16, out_rows))
+            v_out, t_out = again(axis_of(0, BLOCK, out_rows), chunk), axis_of(1, 16, out_rows)
+            t_out = again(t_out % 8, chunk) + t_out // 8 * 8
             stored = (t_out < left_times) & (v_out < left_variables)
             at = v_out * (time * channels) + t_out * (towards * channels)
             gl.store(d_x + far(t, channels) + at + axis_of(2, WIDTH, out_rows),
                      gl.convert_layout(d_in.to(low), out_rows), mask=stored)  # fmt: skip
 
             # What all variables share, steps and rates, by way of six sums.
-            _store_sums(sums, out + 8, BLOCK)
+            _store_sums(sums, out + 8, chunk, BLOCK)
             if copies == 1:
                 if chunk > first_chunk:
                     fetch_tables(here, tables, quick, chunk - 1, low, BLOCK)

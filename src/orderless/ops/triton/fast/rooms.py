@@ -4,8 +4,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import again, axis_of, to_float32
+from orderless.ops.triton.fast.arithmetic import again, axis_of, far, to_float32
 from orderless.ops.triton.fast.layouts import eight_layout, whole_pair_layout
+from orderless.ops.triton.fast.program import to_fetch
 
 # Places of tables in `quick`, after those of the four bits: as in `tables.py`.
 FROM_START = gl.constexpr(4)
@@ -48,10 +49,12 @@ def copy_of(rooms, i, low: gl.constexpr):
 
 
 @gluon.jit
-def fetch_lines(room, source, ROWS: gl.constexpr, WARPS: gl.constexpr):
+def fetch_lines(room, source, now, WARPS: gl.constexpr):
     """Start to copy lines of `quick`."""
+    ROWS: gl.constexpr = room.shape[0]
     lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
-    row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None])
+    row = gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]
+    row = again(row % WARPS, now) + row // WARPS * WARPS
     copy(room, source + (row * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]))
 
 
@@ -60,8 +63,8 @@ def fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.const
     """Start to copy the tables of a chunk."""
     if low == gl.bfloat16:
         quick = quick + chunk * QUICK
-        fetch_lines(rooms[0], quick, 16, WARPS)
-        fetch_lines(rooms[1], quick + 16 * 256, 8, WARPS)
+        fetch_lines(rooms[0], quick, chunk, WARPS)
+        fetch_lines(rooms[1], quick + 16 * 256, chunk, WARPS)
     else:
         many, more, last = rooms
         lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
@@ -168,6 +171,40 @@ def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
 
 
 @gluon.jit
+def fetch_signal(
+    rooms, signal, weights, present, chunk, time, left_times, variables, strides, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy a chunk of a signal and of what it is written or read with, h and v parts."""
+    room, room_h, room_v = rooms
+    variable, tick, weights_variable, weights_tick, present_variable, present_tick = strides
+    wide: gl.constexpr = 128 // room.dtype.primitive_bitwidth
+    few: gl.constexpr = 16 // wide
+    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
+    t = chunk * 16
+    if REVERSE:
+        t = time - 1 - t
+    v_rows, t_rows = again(axis_of(0, BLOCK, rows), chunk), axis_of(1, 16, rows)
+    t_rows = again(t_rows % 8, chunk) + t_rows // 8 * 8
+    v_thin, t_thin = again(axis_of(0, BLOCK, thin), chunk), again(axis_of(1, 16, thin), chunk)
+    now = present
+    if HAS_PRESENT:
+        now = present + far(t, present_tick)
+    keep_rows = to_fetch(v_rows, t_rows, variables, left_times, now,
+                         present_variable, towards * present_tick, HAS_PRESENT)  # fmt: skip
+    keep_thin = to_fetch(v_thin, t_thin, variables, left_times, now,
+                         present_variable, towards * present_tick, HAS_PRESENT)  # fmt: skip
+    # A pointer for each row: what a thread takes of it lies at distances known beforehand.
+    at = v_rows * variable + t_rows * (towards * tick)
+    copy(room, signal + far(t, tick) + at + axis_of(2, WIDTH, rows), mask=keep_rows)
+    at = v_thin * weights_variable + t_thin * (towards * weights_tick)
+    fetch_pair(room_h, room_v, weights + far(t, weights_tick) + at, keep_thin, thin)
+
+
+@gluon.jit
 def fetch_over(room, over_chunks, chunk, WARPS: gl.constexpr):
     """Start to copy (e_h, e_vh, e_v) over a whole chunk, 16 states each, and 16 entries of no use.
 
@@ -176,7 +213,7 @@ def fetch_over(room, over_chunks, chunk, WARPS: gl.constexpr):
     ROWS: gl.constexpr = room.shape[0]
     WIDE: gl.constexpr = 64 // ROWS
     lines: gl.constexpr = gl.BlockedLayout([1, 4], [128 // WIDE, WIDE // 4], [WARPS, 1], [1, 0])
-    row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]) * WIDE
+    row = again(gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None], chunk) * WIDE
     at = row + gl.arange(0, WIDE, gl.SliceLayout(0, lines))[None, :]
     copy(room, over_chunks + chunk * 64 + at)
 

@@ -7,6 +7,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, turned
+from orderless.ops.triton.fast.halves import to_scratch
 from orderless.ops.triton.fast.layouts import bits
 from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
@@ -99,22 +100,6 @@ def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constex
 
 
 @gluon.jit
-def _to_scratch(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, flat: gl.constexpr):
-    """A state as each thread holds it, so that it goes to memory and back in whole lines."""
-    value = gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH // 16, 2, 4, 2])
-    value = gl.reshape(gl.permute(value, (0, 3, 2, 5, 1, 4, 6)), [2 * BLOCK, 16 * WIDTH])
-    return gl.convert_layout(value, flat)
-
-
-@gluon.jit
-def _scratch_at(BLOCK: gl.constexpr, WIDTH: gl.constexpr, row, flat: gl.constexpr):
-    """Offsets of [(variable, warp), 16 * WIDTH], for variables that lie `row` apart."""
-    w = gl.arange(0, 2 * BLOCK, gl.SliceLayout(1, flat))[:, None]
-    i = gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
-    return (w // 2) * row + (w % 2) * (16 * WIDTH) + i, w // 2
-
-
-@gluon.jit
 def _load_state(source, b, first_variable, first_channel, variables, segments, segment, channels,
                 BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
     """The two parts of the state in a [B, V, segment, 2, 16, D] tensor."""
@@ -148,9 +133,9 @@ def fast_states(
 ):  # fmt: skip
     """EVERY_CHUNK: the state before every chunk and after the last, like x, for `fast_backward`.
 
-    states [slice, B, V, chunk + 1, warp, 16 * WIDTH], in the order in which threads hold them.
-    Otherwise states [B, V, segment, 2, 16, D] in float32 are those after each segment. ADJOINT, as
-    in `scan_states`: the gradients before each, from that of y and `read`.
+    states [program, chunk + 1, variable, half, 16 * WIDTH] are as threads hold them. Otherwise
+    states [B, V, segment, 2, 16, D] in float32 are those after each segment. ADJOINT, as in
+    `scan_states`: the gradients before each, from that of y and `read`.
     """
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
@@ -174,7 +159,7 @@ def fast_states(
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
-    b, batch, first_variable, slice_, head, first_channel, segment = program_of(
+    b, _, first_variable, _, head, first_channel, segment = program_of(
         variables, channels, head_size, segments, BLOCK, WIDTH
     )
     first_table = (b * (channels // head_size) + head) * chunks
@@ -198,8 +183,9 @@ def fast_states(
         h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
         s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
     if EVERY_CHUNK:
-        states += ((slice_ * batch + b) * variables + first_variable) * (chunks + 1) * (32 * WIDTH)
-        row_states, v_flat = _scratch_at(BLOCK, WIDTH, (chunks + 1) * (32 * WIDTH), flat)
+        states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
+        row_states = gl.arange(0, WARPS, gl.SliceLayout(1, flat))[:, None] * (16 * WIDTH)
+        row_states = row_states + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
     rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
@@ -238,8 +224,8 @@ def fast_states(
             if low == gl.bfloat16:
                 place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
                 source = quick + ahead * QUICK
-                fetch_lines(rooms_pairs.index(room), source + 2 * place * 256, 2, WARPS)
-                fetch_lines(rooms_single.index(room), source + (16 + place) * 256, 1, WARPS)
+                fetch_lines(rooms_pairs.index(room), source + 2 * place * 256, ahead, WARPS)
+                fetch_lines(rooms_single.index(room), source + (16 + place) * 256, ahead, WARPS)
             else:
                 # From a time to the end, and the hold, are the last six tiles of a chunk; before
                 # them lie those from the start.
@@ -254,11 +240,9 @@ def fast_states(
             async_copy.wait_group(DEPTH - 1)
             room = visit % DEPTH
             if EVERY_CHUNK:
-                chunk = (first_chunk + visit).to(gl.int64)
                 kept = _whole(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-                kept = _to_scratch(kept, BLOCK, WIDTH, flat)
-                gl.store(states + chunk * (32 * WIDTH) + row_states, kept,
-                         mask=v_flat < left_variables)  # fmt: skip
+                kept = to_scratch(kept, WARPS, WIDTH, flat)
+                gl.store(states + visit * (BLOCK * 32 * WIDTH) + row_states, kept)
             w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
             if low == gl.bfloat16:
                 by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
@@ -305,7 +289,6 @@ def fast_states(
                                channels, BLOCK, WIDTH, half)  # fmt: skip
         gl.store(states + at, h, mask=inside)
         gl.store(states + at + 16 * channels, s, mask=inside)
-    elif segment == segments - 1:
-        kept = _to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), BLOCK, WIDTH, flat)
-        gl.store(states + chunks.to(gl.int64) * (32 * WIDTH) + row_states, kept,
-                 mask=v_flat < left_variables)  # fmt: skip
+    else:
+        kept = to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), WARPS, WIDTH, flat)
+        gl.store(states + (last_chunk - first_chunk) * (BLOCK * 32 * WIDTH) + row_states, kept)

@@ -1,0 +1,149 @@
+"""The states before the chunks of a segment, found by the program that goes back through them."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import axis_of, decay, multiply
+from orderless.ops.triton.fast.halves import (
+    parts_eight,
+    stack_turned,
+    to_scratch,
+    whole_eight,
+    whole_part_layout,
+)
+from orderless.ops.triton.fast.layouts import eight_layout, whole_pair_layout
+from orderless.ops.triton.fast.rooms import (
+    QUICK,
+    TO_END,
+    TO_END_UNHELD,
+    copy_of,
+    eight_of,
+    fetch_lines,
+    fetch_over,
+    fetch_signal,
+    half_of_table,
+    over_eight,
+)
+
+
+@gluon.jit
+def _keep(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+          low: gl.constexpr):  # fmt: skip
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+    both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+    at = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None] * (32 * WIDTH) + HALF * 16 * WIDTH
+    at = at + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat))
+
+
+@gluon.jit
+def _half(HALF: gl.constexpr, PLACE: gl.constexpr, h, s, rooms, here, over, states,
+          BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+    """Keep eight states, and take them over a chunk."""
+    room_x, room_h, room_v = rooms
+    low: gl.constexpr = room_x.dtype
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    _keep(HALF, h, s, states, BLOCK, WIDTH, low)
+    w_h, w_v = eight_of(room_h.load(pair), HALF, eight), eight_of(room_v.load(pair), HALF, eight)
+    table, _ = half_of_table(here, PLACE, HALF, low, BLOCK)
+    to_v, to_h = decay(w_v, w_h, table)
+    e_h, e_vh, e_v = over_eight(over, HALF, part)
+    state = whole_eight(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+    state = multiply(stack_turned(to_h, to_v, BLOCK, left), room_x.load(right), state)
+    return parts_eight(state, BLOCK, WIDTH, part)
+
+
+@gluon.jit
+def _over_chunk(PLACE: gl.constexpr, state, rooms, room, here, states, BLOCK: gl.constexpr,
+                WIDTH: gl.constexpr):  # fmt: skip
+    """Keep a state, and take it over a chunk."""
+    h, s, other_h, other_s = state
+    own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
+    over = rooms[3].index(room)
+    h, s = _half(0, PLACE, h, s, own, here, over, states, BLOCK, WIDTH)
+    other_h, other_s = _half(1, PLACE, other_h, other_s, own, here, over, states, BLOCK, WIDTH)
+    return h, s, other_h, other_s
+
+
+@gluon.jit
+def _fetch(
+    PLACE: gl.constexpr, chunk, last_chunk, inputs, rooms, room, rooms_tables,
+    time, variables, strides, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy what a chunk needs, its table to a place in the rooms of all tables."""
+    x, write, quick, over_chunks, present = inputs
+    low: gl.constexpr = x.dtype.element_ty
+    own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
+    left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
+    fetch_signal(own, x, write, present, chunk, time, left_times, variables, strides, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    chunk = gl.minimum(chunk, last_chunk - 1)
+    source = quick + chunk * QUICK
+    pairs, singles = copy_of(rooms_tables, room, low)
+    fetch_lines(pairs.slice(2 * PLACE, 2, dim=0), source + 2 * TO_END_UNHELD * 256, chunk, BLOCK)
+    fetch_lines(singles.slice(PLACE, 1, dim=0), source + (16 + TO_END_UNHELD) * 256, chunk, BLOCK)
+    fetch_over(rooms[3].index(room), over_chunks, chunk, BLOCK)
+
+
+@gluon.jit
+def keep_states(
+    inputs, start, states, even, odd, rooms_tables, first_chunk, last_chunk, segments,
+    time, channels, variables, strides, towards,
+    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_PRESENT: gl.constexpr,
+    REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Leave [chunk, variable, half, 16 * WIDTH] in `states`; HAS_END, and the state after the last.
+
+    In bfloat16. Chunks go by two, with rooms of their own: (signal, h, v, over), two of each. All
+    of it is the program's own, so every thread finds later what it leaves here.
+    """
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = even[0].dtype
+    if HAS_START:
+        v = axis_of(0, BLOCK, part)
+        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
+        at = start + (at + axis_of(2, WIDTH, part))
+        inside = v < variables
+        h = gl.load(at, mask=inside, other=0.0)
+        s = gl.load(at + 16 * channels, mask=inside, other=0.0)
+        other_h = gl.load(at + 8 * channels, mask=inside, other=0.0)
+        other_s = gl.load(at + 24 * channels, mask=inside, other=0.0)
+    else:
+        h = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        s = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        other_h = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        other_s = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+    count = last_chunk - first_chunk
+    # Ahead of the work: the first visit only fetches.
+    for visit in range(-1, (count + 1) // 2):
+        room = (visit + 1) % 2
+        ahead = first_chunk + 2 * (visit + 1)
+        if ahead < last_chunk:
+            _fetch(TO_END_UNHELD, ahead, last_chunk, inputs, even, room, rooms_tables, time,
+                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+            _fetch(TO_END, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
+                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+        async_copy.commit_group()
+        if visit >= 0:
+            async_copy.wait_group(1)
+            room = visit % 2
+            here = copy_of(rooms_tables, room, low)
+            to = states + visit * (2 * BLOCK * 32 * WIDTH)
+            state = (h, s, other_h, other_s)
+            state = _over_chunk(TO_END_UNHELD, state, even, room, here, to, BLOCK, WIDTH)
+            # Of an odd number, the last of these does not exist: what it keeps is after all others.
+            h, s, other_h, other_s = _over_chunk(TO_END, state, odd, room, here,
+                                                 to + BLOCK * 32 * WIDTH, BLOCK, WIDTH)  # fmt: skip
+    if HAS_END:  # noqa: SIM102
+        if count % 2 == 0:  # known at run time only
+            to = states + count * (BLOCK * 32 * WIDTH)
+            _keep(0, h, s, to, BLOCK, WIDTH, low)
+            _keep(1, other_h, other_s, to, BLOCK, WIDTH, low)
