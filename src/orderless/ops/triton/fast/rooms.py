@@ -54,8 +54,8 @@ def fetch_lines(room, source, now, WARPS: gl.constexpr):
     ROWS: gl.constexpr = room.shape[0]
     lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
     row = gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]
-    row = again(row % WARPS, now) + row // WARPS * WARPS
-    copy(room, source + (row * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]))
+    at = again(row % WARPS, now) * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]
+    copy(room, source + at + row // WARPS * (WARPS * 256))
 
 
 @gluon.jit
