@@ -68,7 +68,7 @@ def _mean_mode(
         share = 1 / call.members.sum(1).clamp(min=1).float()
     own = pool_states(write, call.x, share, present)
     start = None if state is None else state.sum(1) * share.view(-1, 1, 1, 1)
-    deviates = step.new_ones(len(step))
+    deviates = None
     if call.members is not None:
         deviates = _deviate(call.members).flatten().float()
     assert call.mean_generator is not None

@@ -43,7 +43,7 @@ from orderless.ops.triton.tables import (
 )
 
 MOST_VARIABLES = 4  # in a program, which share its tables
-PROGRAMS = 512  # fewer than this leave parts of a large GPU idle: then time is split
+PROGRAMS = 256  # run at once on a large GPU: where there are fewer, time is split
 FEW_PARTS = 8  # sums of parts that one program can take in passing
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
@@ -133,7 +133,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     # it is better split than the variables, which share tables.
     most_segments = max(1, chunks // 8)
     outer = batch * slices * most_segments
-    while block > 1 and outer * triton.cdiv(variables, block) < PROGRAMS // block:
+    while block > 1 and outer * triton.cdiv(variables, block) < 2 * PROGRAMS // block:
         block //= 2
     rows = batch * slices * triton.cdiv(variables, block)
     segments = min(triton.cdiv(PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1

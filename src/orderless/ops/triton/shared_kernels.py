@@ -49,13 +49,12 @@ def fill_steps(
     h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
     e_h, e_v, e_vh = transition(h, v, vh, span)
     phi_h, phi_v, phi_vh = hold(h, v, vh, span)
-    out = table + (outer * time + tick) * 8
-    tl.store(out, e_h, mask=inside)
-    tl.store(out + 1, e_v, mask=inside)
-    tl.store(out + 2, e_vh, mask=inside)
-    tl.store(out + 3, phi_h, mask=inside)
-    tl.store(out + 4, phi_v, mask=inside)
-    tl.store(out + 5, phi_vh, mask=inside)
+    # Side by side before they are stored, in whole lines; two of the eight have no meaning.
+    even = tl.join(tl.join(e_h, phi_v), tl.join(e_vh, phi_v))
+    odd = tl.join(tl.join(e_v, phi_vh), tl.join(phi_h, phi_vh))
+    columns = tl.reshape(tl.join(even, odd), (TIMES, 8))
+    out = table + (outer * time + tick[:, None]) * 8 + tl.arange(0, 8)[None, :]
+    tl.store(out, columns, mask=inside[:, None])
 
 
 @triton.jit
@@ -147,6 +146,29 @@ def _entries(table, line, tick, real):
 
 
 @triton.jit
+def _load_round(drive, field, field_write, table, own_table, line, begin, stop, b, n, d, inside,
+                time, channels, write_batch, write_time, STATES: tl.constexpr,
+                HAS_DRIVE: tl.constexpr, HAS_FIELD: tl.constexpr, HAS_OWN: tl.constexpr,
+                REVERSE: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
+    """What some steps of a trajectory need; one at `stop` or after it is not real."""
+    loaded = ()
+    for i in tl.static_range(UNROLL):
+        tick = begin + i
+        real = tick < stop
+        t = tick
+        if REVERSE:
+            t = time - 1 - tick
+        at = ((b * time + t) * 2 * STATES + n) * channels + d
+        values = _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch,
+                         write_time, inside, real, STATES, HAS_DRIVE, HAS_FIELD)  # fmt: skip
+        values = values + _entries(table, line, tick, real)
+        if HAS_OWN:
+            values = values + _entries(own_table, line, tick, real)
+        loaded = loaded + (values,)  # noqa: RUF005
+    return loaded
+
+
+@triton.jit
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, over_segments,
     write_batch, write_time, time, channels, head_size, segments, per_segment,
@@ -170,29 +192,21 @@ def trajectory(
     if HAS_START:
         h = tl.load(start + state, mask=inside, other=0.0)
         s = tl.load(start + state + row, mask=inside, other=0.0)
-    own_h, own_s, share = h, s, 0.0
-    if HAS_OWN:
+    own_h, own_s, share = h, s, 1.0
+    if deviates is not None:
         share = tl.load(deviates + b)
     line = ((b * heads + head) * STATES + n) * time
     over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
-    for begin in range(first, tl.minimum(first + per_segment, time), UNROLL):
-        # All loads of a round come before its stores, which no compiler may move loads across.
-        loaded = ()
-        for i in tl.static_range(UNROLL):
-            tick = begin + i
-            real = (tick < time) & (tick < first + per_segment)
-            t = tick
-            if REVERSE:
-                t = time - 1 - tick
-            at = ((b * time + t) * 2 * STATES + n) * channels + d
-            values = _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                             write_batch, write_time, inside, real, STATES, HAS_DRIVE,
-                             HAS_FIELD)  # fmt: skip
-            values = values + _entries(table, line, tick, real)
-            if HAS_OWN:
-                values = values + _entries(own_table, line, tick, real)
-            loaded = loaded + (values,)  # noqa: RUF005
+    stop = tl.minimum(first + per_segment, time)
+    # One round ahead: its loads are under way while another is computed and stored.
+    loaded = _load_round(drive, field, field_write, table, own_table, line, first, stop, b, n, d,
+                         inside, time, channels, write_batch, write_time, STATES, HAS_DRIVE,
+                         HAS_FIELD, HAS_OWN, REVERSE, UNROLL)  # fmt: skip
+    for begin in range(first, stop, UNROLL):
+        following = _load_round(drive, field, field_write, table, own_table, line, begin + UNROLL,
+                                stop, b, n, d, inside, time, channels, write_batch, write_time,
+                                STATES, HAS_DRIVE, HAS_FIELD, HAS_OWN, REVERSE, UNROLL)  # fmt: skip
         for i in tl.static_range(UNROLL):
             tick = begin + i
             t = tick
@@ -216,10 +230,11 @@ def trajectory(
                 over_h = over_h * e_h
                 over_v = over_v * e_v
             else:
-                real = inside & (tick < time) & (tick < first + per_segment)
+                real = inside & (tick < stop)
                 at = ((b * time + t) * 2 * STATES + n) * channels + d
                 tl.store(z + at, h - share * own_h if HAS_OWN else h, mask=real)
                 tl.store(z + at + row, s - share * own_s if HAS_OWN else s, mask=real)
+        loaded = following
     if ENDS:
         tl.store(ends + state, h, mask=inside)
         tl.store(ends + state + row, s, mask=inside)

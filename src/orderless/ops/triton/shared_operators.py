@@ -388,6 +388,10 @@ def _(d_z, z, field, field_write, step, rate_h, rate_v, rate_vh, reverse):
     return (*_like(field, field_write, step), rate_h.new_empty(3, *rate_h.shape))
 
 
+def _where_deviating(value: Tensor, deviates: Tensor | None) -> Tensor:
+    return value if deviates is None else value * deviates.view(-1, 1, 1, 1, 1)
+
+
 @operator
 def mean_mode(
     own: Tensor,
@@ -401,13 +405,13 @@ def mean_mode(
     rate_v: Tensor,
     rate_vh: Tensor,
     start: Tensor | None,
-    deviates: Tensor,
+    deviates: Tensor | None,
     reverse: bool,
 ) -> Tensor:
     """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/feedback.py`.
 
     own: the mean input of the states, like the result. deviates [B]: 1 where there are variables
-    that can differ from their mean, 0 where not.
+    that can differ from their mean, 0 where not; if absent, there are.
     """
     path = _path(own.shape[0], own.shape[-1], own.shape[-2], step)
     given = _input(own, field, field_write)
@@ -418,7 +422,7 @@ def mean_mode(
         return _follow(path, given, table, start, reverse, own_table, deviates)
     mean = _states(path, given, table, start, reverse)
     of_own = _states(path, _input(own, None, None), own_table, start, reverse)
-    return mean.sub_(of_own.mul_(deviates.view(-1, 1, 1, 1, 1)))
+    return mean.sub_(_where_deviating(of_own, deviates))
 
 
 @shapes_of(mean_mode)
@@ -443,7 +447,7 @@ def mean_mode_backward(
     rate_v: Tensor,
     rate_vh: Tensor,
     start: Tensor | None,
-    deviates: Tensor,
+    deviates: Tensor | None,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of own, field, field_write, step, the rates of the mean and of own, and start.
@@ -457,7 +461,7 @@ def mean_mode_backward(
         path, _input(own, field, field_write), d_z, step, (mean_h, mean_v, mean_vh), start, reverse
     )
     d_own, _, _, d_step, d_rates, d_start = _follow_back(
-        path, _input(own, None, None), -d_z * deviates.view(-1, 1, 1, 1, 1), step,
+        path, _input(own, None, None), -_where_deviating(d_z, deviates), step,
         (rate_h, rate_v, rate_vh), start, reverse,
     )  # fmt: skip
     return (
