@@ -92,6 +92,15 @@ def test_seeds_are_averaged_and_their_spread_is_shown(folder, tmp_path):
     assert words_of(row(grid, "BasicMotions").figures["ridge"], ACCURACY) == "91.0 ± 1.4"
 
 
+def test_simulated_rows_compare_the_seeds_that_all_of_them_have(folder, tmp_path):
+    of_world = ("scaling", "VAR(1) on a small world")
+    write(tmp_path, *of_world, "VI 2D SSM", "fair", 0.5, setting="64")
+    write(tmp_path, *of_world, "ordered 2D SSM", "fair", 0.6, 0.1, 0.1, setting="64")
+    figures = row(build_grid(ANALYSES["scaling"], "fair", MAE, tmp_path), "64 variables").figures
+    assert figures["VI 2D SSM"].value == 0.5
+    assert (figures["ordered 2D SSM"].value, figures["ordered 2D SSM"].seeds) == (0.6, 1)
+
+
 def test_printed_averages_are_shown_with_what_their_rows_give(folder, tmp_path):
     table = TABLES["long-term"]
     mse = remarks(build_grid(table, "paper", MSE, tmp_path))

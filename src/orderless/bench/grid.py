@@ -102,6 +102,8 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
     absent = tuple(model for model in table.peers if model not in there)
     table = replace(table, models=tuple(model for model in table.models if model not in absent))
     known = {cell: result for cell, result in known.items() if cell.model not in absent}
+    if table.simulated:
+        known = _of_common_seeds(known)
     measured = {
         (cell.dataset, cell.setting, cell.model): _figure(cell, result, metric)
         for cell, result in known.items()
@@ -132,6 +134,28 @@ def build_grid(table: Table, protocol: str, metric: Metric, results: Path) -> Gr
         simulated=table.simulated,
         against_numbers=table.simulated and all(cell.setting.isdecimal() for cell in cells),
     )
+
+
+def _of_common_seeds(
+    known: Mapping[CellConfig, CellResult | None],
+) -> dict[CellConfig, CellResult | None]:
+    """Results of the seeds that all of a row have: where data are drawn, each has its own."""
+    common: dict[tuple[str, str], set[int]] = {}
+    for cell, result in known.items():
+        if result is not None:
+            seeds = {seed.seed for seed in result.seeds}
+            row = (cell.dataset, cell.setting)
+            common[row] = common.get(row, seeds) & seeds
+    return {
+        cell: result
+        and replace(
+            result,
+            seeds=tuple(
+                seed for seed in result.seeds if seed.seed in common[cell.dataset, cell.setting]
+            ),
+        )
+        for cell, result in known.items()
+    }
 
 
 def _notes(known: Mapping[CellConfig, CellResult | None]) -> list[str]:

@@ -31,9 +31,7 @@ LAYERS = (
     "All layers have the same sizes and share the scan along time. Beside it ours has the pooled "
     "field; the ordered 2D SSM goes through the variables one after the other, in a loop over "
     "parallel steps of PyTorch; the 1D SSM, ours without coupling, lets no variables meet and has "
-    "steps of its own for every variable, which costs more than one step for all. But for the "
-    "scaling at 1,024 variables and more, the ordered 2D SSM was timed before the gradients of its "
-    "loop were made linear in the number of variables; at 1,024 that made it three times as fast."
+    "steps of its own for every variable, which costs more than one step for all."
 )
 
 
