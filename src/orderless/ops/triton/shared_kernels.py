@@ -30,30 +30,38 @@ def _rate(h, v, vh, at):
 
 @triton.jit
 def fill_steps(
-    step, rate_h, rate_v, rate_vh, table,
-    time, heads, step_batch, step_time,
-    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr,
+    step, rate_h, rate_v, rate_vh, other_h, other_v, other_vh, table,
+    rows, time, heads, batch, step_batch, step_time,
+    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr, HAS_OTHER: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, state, block of times)."""
+    """One program per (batch, head, state, block of rows); after them, those of other rates.
+
+    There are more rows than times: a step after the last has no length, and does nothing.
+    """
     pid = tl.program_id(0).to(tl.int64)
-    blocks = tl.cdiv(time, TIMES)
+    blocks = tl.cdiv(rows, TIMES)
     outer = pid // blocks
     n, head, b = outer % STATES, (outer // STATES) % heads, outer // STATES // heads
+    is_other = b >= batch
+    b = b % batch
     tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
-    inside = tick < time
+    inside = tick < rows
     t = tick
     if REVERSE:
         t = time - 1 - tick
-    span = tl.load(step + b * step_batch + t * step_time + head, mask=inside, other=0.0)
+    span = tl.load(step + b * step_batch + t * step_time + head, mask=tick < time, other=0.0)
     span = span.to(tl.float32)
     h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
+    if HAS_OTHER:  # noqa: SIM102
+        if is_other:
+            h, v, vh = _rate(other_h, other_v, other_vh, head * STATES + n)
     e_h, e_v, e_vh = transition(h, v, vh, span)
     phi_h, phi_v, phi_vh = hold(h, v, vh, span)
     # Side by side before they are stored, in whole lines; two of the eight have no meaning.
     even = tl.join(tl.join(e_h, phi_v), tl.join(e_vh, phi_v))
     odd = tl.join(tl.join(e_v, phi_vh), tl.join(phi_h, phi_vh))
     columns = tl.reshape(tl.join(even, odd), (TIMES, 8))
-    out = table + (outer * time + tick[:, None]) * 8 + tl.arange(0, 8)[None, :]
+    out = table + (outer * rows + tick[:, None]) * 8 + tl.arange(0, 8)[None, :]
     tl.store(out, columns, mask=inside[:, None])
 
 
@@ -132,8 +140,18 @@ def _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_bat
 
 
 @triton.jit
-def _entries(table, line, tick, real):
-    """(h, v, vh) of exp(A step) and of its integral; a step that is not real does nothing."""
+def _entries(table, line, tick):
+    """(h, v, vh) of exp(A step) and of its integral."""
+    at = table + (line + tick) * 8
+    return (
+        tl.load(at), tl.load(at + 1), tl.load(at + 2),
+        tl.load(at + 3), tl.load(at + 4), tl.load(at + 5),
+    )  # fmt: skip
+
+
+@triton.jit
+def _entries_if(real, table, line, tick):
+    """The same, and of a step that is not real those by which it does nothing."""
     at = table + (line + tick) * 8
     return (
         tl.load(at, mask=real, other=1.0),
@@ -146,26 +164,44 @@ def _entries(table, line, tick, real):
 
 
 @triton.jit
+def _first_state(tick, b, n, d, time, channels, STATES: tl.constexpr, REVERSE: tl.constexpr):
+    """Where the state of a step lies in [B,T,2,N,D], and how far that of the next."""
+    t = tick
+    size = 2 * STATES * channels
+    if REVERSE:
+        t = time - 1 - tick
+        size = -size
+    return ((b * time + t) * 2 * STATES + n) * channels + d, size
+
+
+@triton.jit
 def _load_round(drive, field, field_write, table, own_table, line, begin, stop, b, n, d, inside,
                 time, channels, write_batch, write_time, STATES: tl.constexpr,
                 HAS_DRIVE: tl.constexpr, HAS_FIELD: tl.constexpr, HAS_OWN: tl.constexpr,
                 REVERSE: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
     """What some steps of a trajectory need; one at `stop` or after it is not real."""
     loaded = ()
+    at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
     for i in tl.static_range(UNROLL):
         tick = begin + i
         real = tick < stop
         t = tick
         if REVERSE:
             t = time - 1 - tick
-        at = ((b * time + t) * 2 * STATES + n) * channels + d
         values = _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch,
                          write_time, inside, real, STATES, HAS_DRIVE, HAS_FIELD)  # fmt: skip
-        values = values + _entries(table, line, tick, real)
+        values = values + _entries(table, line, tick)
         if HAS_OWN:
-            values = values + _entries(own_table, line, tick, real)
+            values = values + _entries(own_table, line, tick)
         loaded = loaded + (values,)  # noqa: RUF005
+        at += size
     return loaded
+
+
+@triton.jit
+def _rows(time, UNROLL: tl.constexpr):
+    """Of a step table: rounds may reach over its end, and are loaded one ahead."""
+    return (tl.cdiv(time, UNROLL) + 1) * UNROLL
 
 
 @triton.jit
@@ -195,7 +231,7 @@ def trajectory(
     own_h, own_s, share = h, s, 1.0
     if deviates is not None:
         share = tl.load(deviates + b)
-    line = ((b * heads + head) * STATES + n) * time
+    line = ((b * heads + head) * STATES + n) * _rows(time, UNROLL)
     over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
@@ -207,11 +243,8 @@ def trajectory(
         following = _load_round(drive, field, field_write, table, own_table, line, begin + UNROLL,
                                 stop, b, n, d, inside, time, channels, write_batch, write_time,
                                 STATES, HAS_DRIVE, HAS_FIELD, HAS_OWN, REVERSE, UNROLL)  # fmt: skip
+        at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
         for i in tl.static_range(UNROLL):
-            tick = begin + i
-            t = tick
-            if REVERSE:
-                t = time - 1 - tick
             u_h, u_v = loaded[i][0], loaded[i][1]
             if HAS_OWN:
                 e_h, e_v, e_vh = loaded[i][11], loaded[i][12], loaded[i][13]
@@ -230,10 +263,10 @@ def trajectory(
                 over_h = over_h * e_h
                 over_v = over_v * e_v
             else:
-                real = inside & (tick < stop)
-                at = ((b * time + t) * 2 * STATES + n) * channels + d
+                real = inside & (begin + i < stop)
                 tl.store(z + at, h - share * own_h if HAS_OWN else h, mask=real)
                 tl.store(z + at + row, s - share * own_s if HAS_OWN else s, mask=real)
+                at += size
         loaded = following
     if ENDS:
         tl.store(ends + state, h, mask=inside)
@@ -272,6 +305,7 @@ def trajectory_backward(
         g = tl.load(d_after + state, mask=inside, other=0.0)
         u = tl.load(d_after + state + row, mask=inside, other=0.0)
     line = ((b * heads + head) * STATES + n) * time
+    line_of_table = ((b * heads + head) * STATES + n) * _rows(time, UNROLL)
     part = slice_ * batch * heads * STATES * time
     at_start = (b * 2 * STATES + n) * channels + d
     first = segment * per_segment
@@ -287,7 +321,7 @@ def trajectory_backward(
                 t = time - 1 - tick
                 before = t + 1
             at = ((b * time + t) * 2 * STATES + n) * channels + d
-            values = _entries(table, line, tick, real)
+            values = _entries_if(real, table, line_of_table, tick)
             values = values + (  # noqa: RUF005
                 tl.load(d_z + at, mask=inside & real, other=0.0),
                 tl.load(d_z + at + row, mask=inside & real, other=0.0),

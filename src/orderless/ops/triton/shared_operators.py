@@ -212,14 +212,17 @@ def _input(drive: Tensor | None, field: Tensor | None, field_write: Tensor | Non
     )
 
 
-def _step_table(path: _Path, step: Tensor, rates: Rates, reverse: bool) -> Tensor:
+def _step_tables(path: _Path, step: Tensor, *rates: Rates, reverse: bool) -> Tensor:
+    """One for each of one or two sets of rates."""
     lines = path.batch * path.heads * path.states
-    table = step.new_empty(lines, path.time, shared_kernels.STEP_COLUMNS)
-    launch(shared_kernels.fill_steps, (lines * triton.cdiv(path.time, 64),))(
-        step, *rates, table, path.time, path.heads, step.stride(0), step.stride(1),
-        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
+    rows = (triton.cdiv(path.time, UNROLL) + 1) * UNROLL
+    tables = step.new_empty(len(rates), lines, rows, shared_kernels.STEP_COLUMNS)
+    launch(shared_kernels.fill_steps, (len(rates) * lines * triton.cdiv(rows, 64),))(
+        step, *rates[0], *rates[-1], tables, rows, path.time, path.heads, path.batch,
+        step.stride(0), step.stride(1),
+        STATES=path.states, REVERSE=reverse, TIMES=64, HAS_OTHER=len(rates) > 1, num_warps=1,
     )  # fmt: skip
-    return table
+    return tables
 
 
 def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> Tensor:
@@ -298,7 +301,7 @@ def _follow_back(
 
     z: the trajectory, where it is there already.
     """
-    table = _step_table(path, step, rates, reverse)
+    (table,) = _step_tables(path, step, rates, reverse=reverse)
     before, over_segments = _before_segments(path, given, table, start, reverse)
     if z is None:
         z = _follow(path, given, table, before, reverse)
@@ -318,7 +321,7 @@ def _follow_back(
     if given.field is not None:
         d_field = table.new_empty(path.states, path.batch, path.time, path.channels)
         d_write = table.new_empty(path.slices, path.batch, path.time, path.heads, 2, path.states)
-    d_table = table.new_empty(path.slices, *table.shape)
+    d_table = table.new_empty(path.slices, len(table), path.time, shared_kernels.STEP_COLUMNS)
     d_start = table.new_empty(path.batch, 2, path.states, path.channels)
     kernel(
         *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_write, d_table, d_start,
@@ -330,7 +333,7 @@ def _follow_back(
     d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
     launch(shared_kernels.steps_gradient, (table.shape[0] * blocks,))(
         step, *rates, d_table, d_step, d_rates, path.time, path.heads,
-        step.stride(0), step.stride(1), path.slices, table.numel(),
+        step.stride(0), step.stride(1), path.slices, d_table[0].numel(),
         STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
     )  # fmt: skip
     if given.field is not None and given.field_write is not None:
@@ -352,7 +355,7 @@ def field_response(
     """What a field makes of every state, [B,T,2,N,D] in float32."""
     path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
     given = _input(None, field, field_write)
-    table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
+    (table,) = _step_tables(path, step, (rate_h, rate_v, rate_vh), reverse=reverse)
     return _states(path, given, table, None, reverse)
 
 
@@ -416,8 +419,9 @@ def mean_mode(
     path = _path(own.shape[0], own.shape[-1], own.shape[-2], step)
     given = _input(own, field, field_write)
     start = None if start is None else start.contiguous()
-    table = _step_table(path, step, (mean_h, mean_v, mean_vh), reverse)
-    own_table = _step_table(path, step, (rate_h, rate_v, rate_vh), reverse)
+    table, own_table = _step_tables(
+        path, step, (mean_h, mean_v, mean_vh), (rate_h, rate_v, rate_vh), reverse=reverse
+    )
     if path.segments == 1:
         return _follow(path, given, table, start, reverse, own_table, deviates)
     mean = _states(path, given, table, start, reverse)
