@@ -28,11 +28,12 @@ compiled = (
     (kernels.carry_segments, 1, ()),
     (kernels.carry_segments, 1, ("ADJOINT",)),
     (fast.fast_forward, 2, ()),
-    (fast.fast_states, 4, ("ADJOINT",)),
     (fast.fast_states, 4, ("ADJOINT", "EVERY_CHUNK")),
     (fast.fast_states, 4, ("EVERY_CHUNK",)),
     (fast.fast_backward, 2, ()),
 )
+if low == "*fp32":  # in bfloat16 the backward kernel finds these states itself
+    compiled += ((fast.fast_states, 4, ("ADJOINT",)),)
 for kernel, warps, off in compiled:
     types["states"] = "*fp32" if "EVERY_CHUNK" in off else low
     signature, constants, known = {}, {}, {}

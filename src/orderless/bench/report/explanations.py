@@ -16,7 +16,8 @@ INTRODUCTION = (
     "that they share: parts of the test data are dropped, choose the model, or set the threshold. "
     "It is there to be set beside published figures, and beside nothing else.",
     "Our own figures are means over seeds, ± their standard deviation where there is more than one "
-    "seed. Bold is the best of a row at the printed precision, over all columns that may be "
+    "seed; where data are simulated, over the seeds that all of a row have. Bold is the best of a "
+    "row at the printed precision, over all columns that may be "
     "compared. The mean rank counts rows that are not averages, for each column those in which it "
     "has a figure; equals share their places. A star points to a remark below the table.",
 )

@@ -199,15 +199,9 @@ def _load_round(drive, field, field_write, table, own_table, line, begin, stop, 
 
 
 @triton.jit
-def _rows(time, UNROLL: tl.constexpr):
-    """Of a step table: rounds may reach over its end, and are loaded one ahead."""
-    return (tl.cdiv(time, UNROLL) + 1) * UNROLL
-
-
-@triton.jit
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, over_segments,
-    write_batch, write_time, time, channels, head_size, segments, per_segment,
+    write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
@@ -231,7 +225,7 @@ def trajectory(
     own_h, own_s, share = h, s, 1.0
     if deviates is not None:
         share = tl.load(deviates + b)
-    line = ((b * heads + head) * STATES + n) * _rows(time, UNROLL)
+    line = ((b * heads + head) * STATES + n) * rows
     over_h, over_v, over_vh = 1.0, 1.0, 0.0
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
@@ -282,7 +276,7 @@ def trajectory(
 def trajectory_backward(
     drive, field, field_write, table, start, z, d_z, d_after,
     d_drive, d_field, d_write, d_table, d_start,
-    write_batch, write_time, time, channels, head_size, segments, per_segment,
+    write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
     STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr,
@@ -305,7 +299,7 @@ def trajectory_backward(
         g = tl.load(d_after + state, mask=inside, other=0.0)
         u = tl.load(d_after + state + row, mask=inside, other=0.0)
     line = ((b * heads + head) * STATES + n) * time
-    line_of_table = ((b * heads + head) * STATES + n) * _rows(time, UNROLL)
+    line_of_table = ((b * heads + head) * STATES + n) * rows
     part = slice_ * batch * heads * STATES * time
     at_start = (b * 2 * STATES + n) * channels + d
     first = segment * per_segment

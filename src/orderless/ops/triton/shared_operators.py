@@ -159,9 +159,14 @@ class _Path:
         return self.batch * self.heads * self.states * self.slices
 
     @property
+    def rows(self) -> int:
+        """Of a step table: rounds may reach over the last time, and are loaded one ahead."""
+        return (triton.cdiv(self.time, UNROLL) + 1) * UNROLL
+
+    @property
     def shape(self) -> tuple[int, ...]:
         head_size = self.channels // self.heads
-        return self.time, self.channels, head_size, self.segments, self.per_segment
+        return self.rows, self.time, self.channels, head_size, self.segments, self.per_segment
 
     @property
     def tile(self) -> dict[str, int]:
@@ -215,10 +220,9 @@ def _input(drive: Tensor | None, field: Tensor | None, field_write: Tensor | Non
 def _step_tables(path: _Path, step: Tensor, *rates: Rates, reverse: bool) -> Tensor:
     """One for each of one or two sets of rates."""
     lines = path.batch * path.heads * path.states
-    rows = (triton.cdiv(path.time, UNROLL) + 1) * UNROLL
-    tables = step.new_empty(len(rates), lines, rows, shared_kernels.STEP_COLUMNS)
-    launch(shared_kernels.fill_steps, (len(rates) * lines * triton.cdiv(rows, 64),))(
-        step, *rates[0], *rates[-1], tables, rows, path.time, path.heads, path.batch,
+    tables = step.new_empty(len(rates), lines, path.rows, shared_kernels.STEP_COLUMNS)
+    launch(shared_kernels.fill_steps, (len(rates) * lines * triton.cdiv(path.rows, 64),))(
+        step, *rates[0], *rates[-1], tables, path.rows, path.time, path.heads, path.batch,
         step.stride(0), step.stride(1),
         STATES=path.states, REVERSE=reverse, TIMES=64, HAS_OTHER=len(rates) > 1, num_warps=1,
     )  # fmt: skip

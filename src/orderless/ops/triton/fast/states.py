@@ -1,6 +1,6 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""The states before every chunk, for the backward pass; or after segments of time."""
+"""The states before every chunk, for the backward pass in float32; or after segments of time."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -131,11 +131,12 @@ def fast_states(
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
     EVERY_CHUNK: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
-    """EVERY_CHUNK: the state before every chunk and after the last, like x, for `fast_backward`.
+    """EVERY_CHUNK, in float32: the state before every chunk and after the last.
 
-    states [program, chunk + 1, variable, half, 16 * WIDTH] are as threads hold them. Otherwise
-    states [B, V, segment, 2, 16, D] in float32 are those after each segment. ADJOINT, as in
-    `scan_states`: the gradients before each, from that of y and `read`.
+    states [program, chunk + 1, variable, half, 16 * WIDTH] are as the threads of `fast_backward`
+    hold them, which in bfloat16 finds them itself. Otherwise states [B, V, segment, 2, 16, D] in
+    float32 are those after each segment. ADJOINT, as in `scan_states`: the gradients before each,
+    from that of y and `read`.
     """
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
