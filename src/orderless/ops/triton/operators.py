@@ -44,7 +44,8 @@ from orderless.ops.triton.tables import (
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 256  # run at once on a large GPU: where there are fewer, time is split
-FEW_PARTS = 8  # sums of parts that one program can take in passing
+FEW_PARTS = 8  # sums of parts that a program can take in passing
+MANY_PROGRAMS = 128  # that together can take any sum of parts as fast as memory gives it
 
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
@@ -271,7 +272,7 @@ def _segment_states(
 def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """One part in place of many, of two arrays at once, by a kernel that fills the device."""
     both = (parts, others)
-    totals = [part.new_empty(part.shape[1:]) for part in both]
+    totals = [part.new_empty(part.shape[1:], dtype=torch.float32) for part in both]
     # Small sums are cut into more programs, which then load more parts at once.
     blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
     programs = sum(
@@ -280,7 +281,7 @@ def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     arguments = (
         (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
     )
-    launch(sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=4)
+    launch(sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
     return totals[0], totals[1]
 
 
@@ -436,7 +437,9 @@ def scan_backward(
     d_start = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    sums = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
+    # Each program rounds its own, like all its results.
+    kept = x if fast else step
+    sums = kept.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
     if fast:
         parts = sizes.variables * sizes.slices_of_head
     borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
@@ -459,11 +462,12 @@ def scan_backward(
         launch(kernels.scan_backward, grid)(
             x, write, read, made.tables, *rest, **masked, **sizes.tile
         )
-    if len(borders) > FEW_PARTS:
+    programs = sizes.batch * sizes.heads * sizes.chunks
+    if len(borders) > FEW_PARTS and programs < MANY_PROGRAMS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
-    launch(sums_gradient, (sizes.batch * sizes.heads * sizes.chunks,))(
+    launch(sums_gradient, (programs,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,

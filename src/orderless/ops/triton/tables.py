@@ -33,7 +33,6 @@ import triton.language as tl
 
 from orderless.ops.triton.zero_order_hold import (
     exp_difference,
-    exprel,
     hold,
     hold_gradient,
     transition,
@@ -221,7 +220,7 @@ def fill_tables(
 @triton.jit
 def _sum_block(parts, total, count, size, block, BLOCK: tl.constexpr):
     at = block.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    at_once: tl.constexpr = 4096 // BLOCK
+    at_once: tl.constexpr = 16384 // BLOCK
     part = tl.arange(0, at_once)[:, None]
     result = tl.zeros([at_once, BLOCK], tl.float32)
     for first in range(0, count, at_once):
@@ -249,6 +248,29 @@ def sum_parts(
 def _one_after_another(decay, value, next_decay, next_value):
     """Two steps of value <- decay value + something as one."""
     return decay * next_decay, value * next_decay + next_value
+
+
+@triton.jit
+def _sum_rows(at, parts, size, all_six, PADDED: tl.constexpr):
+    """Six rows, [1, N] each, or the first three, summed over parts in a fixed order."""
+    at_once: tl.constexpr = 1024 // PADDED
+    part = tl.arange(0, at_once)[:, None]
+    at += tl.arange(0, PADDED)[None, :]
+    a = tl.zeros([at_once, PADDED], tl.float32)
+    b, c, d, e, f = a, a, a, a, a
+    for done in range(0, parts, at_once):
+        inside = done + part < parts
+        here = at + (done + part).to(tl.int64) * size
+        a += tl.load(here, mask=inside, other=0.0)
+        b += tl.load(here + PADDED, mask=inside, other=0.0)
+        c += tl.load(here + 2 * PADDED, mask=inside, other=0.0)
+        d += tl.load(here + 3 * PADDED, mask=inside & all_six, other=0.0)
+        e += tl.load(here + 4 * PADDED, mask=inside & all_six, other=0.0)
+        f += tl.load(here + 5 * PADDED, mask=inside & all_six, other=0.0)
+    return (
+        tl.sum(a, 0)[None, :], tl.sum(b, 0)[None, :], tl.sum(c, 0)[None, :],
+        tl.sum(d, 0)[None, :], tl.sum(e, 0)[None, :], tl.sum(f, 0)[None, :],
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
@@ -304,33 +326,24 @@ def sums_gradient(
     row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
     size: tl.constexpr = 16 * PADDED
     write_hh = tl.zeros([16, PADDED], tl.float32)
-    write_vv, write_vh, write_above = write_hh, write_hh, write_hh
-    read_hh, read_vv, read_vh, read_above = write_hh, write_hh, write_hh, write_hh
+    write_vv, write_vh, read_hh, read_vv, read_vh = write_hh, write_hh, write_hh, write_hh, write_hh
     at = sums + pid * (6 * size) + row * PADDED + tl.arange(0, PADDED)[None, :]
-    # All parts in one loop, whose loads do not wait for each other.
-    for _ in range(parts):
-        write_hh += tl.load(at)
-        write_vv += tl.load(at + size)
-        write_vh += tl.load(at + 2 * size)
-        write_above += tl.load(at + 2 * size - PADDED)  # rows of the time before
-        read_hh += tl.load(at + 3 * size)
-        read_vv += tl.load(at + 4 * size)
-        read_vh += tl.load(at + 5 * size)
-        read_above += tl.load(at + 5 * size - PADDED)
-        at += sums_size
-    before_hh = tl.zeros([1, PADDED], tl.float32)
-    before_vv, before_vh = before_hh, before_hh
-    after_hh, after_vv, after_vh = before_hh, before_hh, before_hh
-    at = borders + (pid + b * heads + head) * (3 * PADDED) + tl.arange(0, PADDED)[None, :]
+    # All sums in one loop and several parts at once: so loads do not wait for each other.
+    for done in range(0, parts, 8):
+        for part in tl.static_range(8):
+            exists = done + part < parts
+            write_hh += tl.load(at, mask=exists, other=0.0)
+            write_vv += tl.load(at + size, mask=exists, other=0.0)
+            write_vh += tl.load(at + 2 * size, mask=exists, other=0.0)
+            read_hh += tl.load(at + 3 * size, mask=exists, other=0.0)
+            read_vv += tl.load(at + 4 * size, mask=exists, other=0.0)
+            read_vh += tl.load(at + 5 * size, mask=exists, other=0.0)
+            at += sums_size
+    at = borders + (pid + b * heads + head) * (3 * PADDED)
     goes_on = (chunk < chunks - 1) | HAS_END
-    for _ in range(border_parts):
-        before_hh += tl.load(at)
-        before_vv += tl.load(at + PADDED)
-        before_vh += tl.load(at + 2 * PADDED)
-        after_hh += tl.load(at + 3 * PADDED, mask=goes_on, other=0.0)
-        after_vv += tl.load(at + 4 * PADDED, mask=goes_on, other=0.0)
-        after_vh += tl.load(at + 5 * PADDED, mask=goes_on, other=0.0)
-        at += borders_size
+    before_hh, before_vv, before_vh, after_hh, after_vv, after_vh = _sum_rows(
+        at, border_parts, borders_size, goes_on, PADDED
+    )
 
     phi_h, phi_v, phi_vh = hold(h, v, vh, span)
     flow_hh = phi_h * write_hh - read_hh
@@ -341,9 +354,8 @@ def sums_gradient(
     # starts from the border before the chunk, back from the one after it.
     gap = -tl.abs(h - v)
     earlier = _steps(step, b, chunk, head, time, heads, step_batch, step_time, -1, REVERSE)
-    relative, _ = exprel(h * earlier[:, None])
-    moved = earlier[:, None] * relative * write_above - read_above
-    moved = tl.where(row == 0, before_vh, moved)
+    above = tl.maximum(row - 1, 0) + tl.zeros([16, PADDED], tl.int32)
+    moved = tl.where(row == 0, before_vh, tl.gather(flow_vh, above, 0))
     _, forth = tl.associative_scan((tl.exp(gap * earlier[:, None]), moved), 0, _one_after_another)
     later = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 1, REVERSE)
     moved = tl.where(row == 15, after_vh - flow_vh, -flow_vh)

@@ -143,7 +143,7 @@ def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr):
     flat: gl.constexpr = gl.SliceLayout(0, spread)
     i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
     j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
-    gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total)
+    gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total.to(out.dtype.element_ty))
 
 
 @gluon.jit
@@ -205,7 +205,8 @@ def _of_quarters(one, two, three, four, BLOCK: gl.constexpr, layout: gl.constexp
 
 
 @gluon.jit
-def _matrix_gradient(room_x, room_y, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
+def _matrix_gradient(room_x, room_y, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+                     mma: gl.constexpr):  # fmt: skip
     """The gradient of M, made symmetric, and its diagonal, as the two functions below take them."""
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -214,6 +215,7 @@ def _matrix_gradient(room_x, room_y, BLOCK: gl.constexpr, WIDTH: gl.constexpr, m
     if room_x.dtype == gl.bfloat16:
         quarter: gl.constexpr = _block_layout(BLOCK)
         i, j = axis_of(1, 8, quarter), axis_of(2, 8, quarter)
+        i = again(i, now)  # a mask that is kept is a mask that is spilled
         one, _, three, four = _quarters(forth.to(gl.bfloat16), BLOCK)
         zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, quarter)
         same = (masked(i == j, one, zero), masked(i == j, four, zero))
@@ -563,7 +565,7 @@ def fast_backward(
                 t = time - 1 - t
             _prefetch(of_next, chunk, size, BLOCK)
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-            d_matrix, d_same = _matrix_gradient(room_x, room_y, BLOCK, WIDTH, mma)
+            d_matrix, d_same = _matrix_gradient(room_x, room_y, chunk, BLOCK, WIDTH, mma)
             here = copy_of(rooms_tables, room % copies, low)
             if low == gl.bfloat16:
                 over = rooms_over.index(room)
