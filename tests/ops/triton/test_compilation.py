@@ -19,18 +19,19 @@ low = sys.argv[1]
 lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
 wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before start shared skip"
 wides += " end d_end d_start d_skip partial borders drive table own_table deviates z"
-wides += " other_h other_v other_vh"
+wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table"
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
 sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": 16, "PADDED": 16, "AT_ONCE": 64}
-sizes |= {"TIMES": 64, "UNROLL": 8}
+sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
     (kernels.carry_segments, 1, ()),
     (kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),
     (shared_kernels.trajectory, 1, ("ENDS",)),
+    (shared_kernels.trajectory_backward, 1, ("ENDS",)),
     (fast.fast_forward, 2, ()),
     (fast.fast_states, 4, ("ADJOINT", "EVERY_CHUNK")),
     (fast.fast_states, 4, ("EVERY_CHUNK",)),

@@ -122,45 +122,33 @@ def _segment(channels, head_size, segments, STATES: tl.constexpr, WIDTH: tl.cons
 
 
 @triton.jit
-def _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch, write_time,
-            inside, real, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
-            HAS_FIELD: tl.constexpr):  # fmt: skip
-    """The drive as it was given, and what the field adds to it: the field, and its weights."""
-    u_h, u_v, f, w_h, w_v = 0.0, 0.0, 0.0, 0.0, 0.0
-    if HAS_DRIVE:
-        u_h = tl.load(drive + at, mask=inside & real, other=0.0)
-        u_v = tl.load(drive + at + STATES * channels, mask=inside & real, other=0.0)
-    if HAS_FIELD:
-        f = tl.load(field + (b * time + t) * channels + d, mask=inside & real, other=0.0)
-        weights = field_write + b * write_batch + t * write_time + n
-        w_h = tl.load(weights, mask=real, other=0.0).to(tl.float32)
-        w_v = tl.load(weights + STATES, mask=real, other=0.0).to(tl.float32)
-        f = f.to(tl.float32)
-    return u_h, u_v, f, w_h, w_v
+def _rows(table, line, begin, COUNT: tl.constexpr):
+    """Rows of a step table, four side by side: a lane of a warp keeps a number of each four.
+
+    They are the same for all channels. A lane that kept all of them would have no registers left
+    for what it loads ahead.
+    """
+    rows = ()
+    for i in tl.static_range(COUNT // 4):
+        rows = rows + (tl.load(table + (line + begin + 4 * i) * 8 + tl.arange(0, 32)),)  # noqa: RUF005
+    return rows
 
 
 @triton.jit
-def _entries(table, line, tick):
-    """(h, v, vh) of exp(A step) and of its integral."""
-    at = table + (line + tick) * 8
+def _one(values, at: tl.constexpr):
+    """One of the values, [1]: a lane hands it to the others."""
+    return tl.gather(values, tl.full([1], at, tl.int32), 0)
+
+
+@triton.jit
+def _entries(rows, i: tl.constexpr):
+    """(h, v, vh) of exp(A step) and of its integral, each [1], of step i of some rows."""
+    four = rows[i // 4]
+    at: tl.constexpr = i % 4 * 8
     return (
-        tl.load(at), tl.load(at + 1), tl.load(at + 2),
-        tl.load(at + 3), tl.load(at + 4), tl.load(at + 5),
+        _one(four, at), _one(four, at + 1), _one(four, at + 2),
+        _one(four, at + 3), _one(four, at + 4), _one(four, at + 5),
     )  # fmt: skip
-
-
-@triton.jit
-def _entries_if(real, table, line, tick):
-    """The same, and of a step that is not real those by which it does nothing."""
-    at = table + (line + tick) * 8
-    return (
-        tl.load(at, mask=real, other=1.0),
-        tl.load(at + 1, mask=real, other=1.0),
-        tl.load(at + 2, mask=real, other=0.0),
-        tl.load(at + 3, mask=real, other=0.0),
-        tl.load(at + 4, mask=real, other=0.0),
-        tl.load(at + 5, mask=real, other=0.0),
-    )
 
 
 @triton.jit
@@ -175,27 +163,84 @@ def _first_state(tick, b, n, d, time, channels, STATES: tl.constexpr, REVERSE: t
 
 
 @triton.jit
-def _load_round(drive, field, field_write, table, own_table, line, begin, stop, b, n, d, inside,
-                time, channels, write_batch, write_time, STATES: tl.constexpr,
-                HAS_DRIVE: tl.constexpr, HAS_FIELD: tl.constexpr, HAS_OWN: tl.constexpr,
-                REVERSE: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
-    """What some steps of a trajectory need; one at `stop` or after it is not real."""
-    loaded = ()
+def _pairs(source, begin, stop, b, n, d, inside, time, channels, STATES: tl.constexpr,
+           REVERSE: tl.constexpr, COUNT: tl.constexpr, BEFORE: tl.constexpr = False):  # fmt: skip
+    """(h, v) of some steps of [B,T,2,N,D], or BEFORE them; zero for a step at `stop` or after it.
+
+    Nothing is before step 0, the first of its round.
+    """
+    pairs = ()
     at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
-    for i in tl.static_range(UNROLL):
-        tick = begin + i
-        real = tick < stop
-        t = tick
-        if REVERSE:
-            t = time - 1 - tick
-        values = _driven(drive, field, field_write, at, b, t, n, d, time, channels, write_batch,
-                         write_time, inside, real, STATES, HAS_DRIVE, HAS_FIELD)  # fmt: skip
-        values = values + _entries(table, line, tick)
-        if HAS_OWN:
-            values = values + _entries(own_table, line, tick)
-        loaded = loaded + (values,)  # noqa: RUF005
+    if BEFORE:
+        at -= size
+    for i in tl.static_range(COUNT):
+        real = inside & (begin + i < stop)
+        if BEFORE and i == 0:
+            real = real & (begin > 0)
+        h = tl.load(source + at, mask=real, other=0.0)
+        v = tl.load(source + at + STATES * channels, mask=real, other=0.0)
+        pairs = pairs + ((h, v),)  # noqa: RUF005
         at += size
-    return loaded
+    return pairs
+
+
+@triton.jit
+def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, STATES: tl.constexpr,
+             REVERSE: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
+    """Weights (h, v) of the field, each [COUNT]: a lane keeps those of a step."""
+    tick = begin + tl.arange(0, COUNT)
+    t = tick
+    if REVERSE:
+        t = time - 1 - tick
+    at = field_write + b * write_batch + t * write_time + n
+    real = tick < stop
+    return tl.load(at, mask=real, other=0.0), tl.load(at + STATES, mask=real, other=0.0)
+
+
+@triton.jit
+def _fields(field, begin, first, stop, b, d, inside, time, channels, HAS_FIELD: tl.constexpr,
+            REVERSE: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
+    """The field of some steps; zero before `first`, at `stop` and after it."""
+    fields = ()
+    if HAS_FIELD:
+        for i in tl.static_range(COUNT):
+            tick = begin + i
+            t = tick
+            if REVERSE:
+                t = time - 1 - tick
+            real = inside & (tick >= first) & (tick < stop)
+            at = field + (b * time + t) * channels + d
+            fields = fields + (tl.load(at, mask=real, other=0.0),)  # noqa: RUF005
+    return fields
+
+
+@triton.jit
+def _load_round(drive, field_write, begin, stop, b, n, d, inside, time, channels, write_batch,
+                write_time, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr, HAS_FIELD: tl.constexpr,
+                REVERSE: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
+    """Drives of some steps, and weights of the field."""
+    drives, weights = (), ()
+    if HAS_DRIVE:
+        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+                        UNROLL)  # fmt: skip
+    if HAS_FIELD:
+        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, STATES,
+                           REVERSE, UNROLL)  # fmt: skip
+    return drives, weights
+
+
+@triton.jit
+def _driven(drives, weights, fields, i: tl.constexpr, HAS_DRIVE: tl.constexpr,
+            HAS_FIELD: tl.constexpr):  # fmt: skip
+    """The drive of step i as it was given, and what the field adds: the field, its weights."""
+    u_h, u_v, f, w_h, w_v = 0.0, 0.0, 0.0, 0.0, 0.0
+    if HAS_DRIVE:
+        u_h, u_v = drives[i]
+    if HAS_FIELD:
+        f = fields[i].to(tl.float32)
+        w_h = _one(weights[0], i).to(tl.float32)
+        w_v = _one(weights[1], i).to(tl.float32)
+    return u_h, u_v, f, w_h, w_v
 
 
 @triton.jit
@@ -204,7 +249,7 @@ def trajectory(
     write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
-    REVERSE: tl.constexpr, UNROLL: tl.constexpr,
+    REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """z at every time, or with ENDS the state after each segment from zero.
 
@@ -226,30 +271,37 @@ def trajectory(
     if deviates is not None:
         share = tl.load(deviates + b)
     line = ((b * heads + head) * STATES + n) * rows
-    over_h, over_v, over_vh = 1.0, 1.0, 0.0
+    over_h = tl.full([1], 1.0, tl.float32)
+    over_v = tl.full([1], 1.0, tl.float32)
+    over_vh = tl.zeros([1], tl.float32)
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
-    # One round ahead: its loads are under way while another is computed and stored.
-    loaded = _load_round(drive, field, field_write, table, own_table, line, first, stop, b, n, d,
-                         inside, time, channels, write_batch, write_time, STATES, HAS_DRIVE,
-                         HAS_FIELD, HAS_OWN, REVERSE, UNROLL)  # fmt: skip
-    for begin in range(first, stop, UNROLL):
-        following = _load_round(drive, field, field_write, table, own_table, line, begin + UNROLL,
-                                stop, b, n, d, inside, time, channels, write_batch, write_time,
-                                STATES, HAS_DRIVE, HAS_FIELD, HAS_OWN, REVERSE, UNROLL)  # fmt: skip
+    # Rounds to come are on their way to shared memory while one is computed. Registers would not
+    # do: few loads are told apart there, and a use waits for others that were made long after.
+    # A field of bfloat16 is too narrow for that way; it is small, and comes from a cache.
+    fields = _fields(field, first, first, stop, b, d, inside, time, channels, HAS_FIELD, REVERSE,
+                     UNROLL)  # fmt: skip
+    for begin in tl.range(first, stop, UNROLL, num_stages=STAGES):
+        drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
+                                      channels, write_batch, write_time, STATES, HAS_DRIVE,
+                                      HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+        rows_here = _rows(table, line, begin, UNROLL)
+        if HAS_OWN:
+            own_rows = _rows(own_table, line, begin, UNROLL)
+        later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, HAS_FIELD,
+                        REVERSE, UNROLL)  # fmt: skip
         at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
         for i in tl.static_range(UNROLL):
-            u_h, u_v = loaded[i][0], loaded[i][1]
+            u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
+                                            HAS_FIELD)  # fmt: skip
             if HAS_OWN:
-                e_h, e_v, e_vh = loaded[i][11], loaded[i][12], loaded[i][13]
-                phi_h, phi_v, phi_vh = loaded[i][14], loaded[i][15], loaded[i][16]
+                e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(own_rows, i)
                 own_s = e_v * own_s + e_vh * own_h + phi_v * u_v + phi_vh * u_h
                 own_h = e_h * own_h + phi_h * u_h
             if HAS_FIELD:
-                u_h += loaded[i][3] * loaded[i][2]
-                u_v += loaded[i][4] * loaded[i][2]
-            e_h, e_v, e_vh = loaded[i][5], loaded[i][6], loaded[i][7]
-            phi_h, phi_v, phi_vh = loaded[i][8], loaded[i][9], loaded[i][10]
+                u_h += w_h * f
+                u_v += w_v * f
+            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(rows_here, i)
             s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
             h = e_h * h + phi_h * u_h
             if ENDS:
@@ -261,12 +313,13 @@ def trajectory(
                 tl.store(z + at, h - share * own_h if HAS_OWN else h, mask=real)
                 tl.store(z + at + row, s - share * own_s if HAS_OWN else s, mask=real)
                 at += size
-        loaded = following
+        fields = later
     if ENDS:
         tl.store(ends + state, h, mask=inside)
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
             out = over_segments + ((b * heads + head) * segments + segment) * 3 * PADDED + n
+            out += tl.arange(0, 1)
             tl.store(out, over_h)
             tl.store(out + PADDED, over_vh)
             tl.store(out + 2 * PADDED, over_v)
@@ -279,7 +332,7 @@ def trajectory_backward(
     write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
     STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
-    REVERSE: tl.constexpr, UNROLL: tl.constexpr,
+    REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
@@ -304,55 +357,50 @@ def trajectory_backward(
     at_start = (b * 2 * STATES + n) * channels + d
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
-    for visited in range(first, stop, UNROLL):
-        loaded = ()
-        for i in tl.static_range(UNROLL):
-            tick = first + stop - 1 - visited - i
-            real = tick >= first
-            t = tick
-            before = t - 1
-            if REVERSE:
-                t = time - 1 - tick
-                before = t + 1
-            at = ((b * time + t) * 2 * STATES + n) * channels + d
-            values = _entries_if(real, table, line_of_table, tick)
-            values = values + (  # noqa: RUF005
-                tl.load(d_z + at, mask=inside & real, other=0.0),
-                tl.load(d_z + at + row, mask=inside & real, other=0.0),
-            )
-            if not ENDS:
-                earlier = ((b * time + before) * 2 * STATES + n) * channels + d
-                follows = inside & real & (tick > 0)
-                h = tl.load(z + earlier, mask=follows, other=0.0)
-                s = tl.load(z + earlier + row, mask=follows, other=0.0)
-                if HAS_START:
-                    begins = inside & (tick == 0)
-                    h += tl.load(start + at_start, mask=begins, other=0.0)
-                    s += tl.load(start + at_start + row, mask=begins, other=0.0)
-                values = values + (h, s)  # noqa: RUF005
-                values = values + _driven(drive, field, field_write, at, b, t, n, d, time, channels,
-                                          write_batch, write_time, inside, real, STATES,
-                                          HAS_DRIVE, HAS_FIELD)  # fmt: skip
-            loaded = loaded + (values,)  # noqa: RUF005
-        for i in tl.static_range(UNROLL):
-            tick = first + stop - 1 - visited - i
-            real = tick >= first
+    if HAS_START:
+        start_h = tl.load(start + at_start, mask=inside, other=0.0)
+        start_s = tl.load(start + at_start + row, mask=inside, other=0.0)
+    # Loads as in `trajectory`; steps after the last time are visited first, and do nothing.
+    last_round = first + (tl.cdiv(stop - first, UNROLL) - 1) * UNROLL
+    fields = ()
+    if not ENDS:
+        fields = _fields(field, last_round, first, stop, b, d, inside, time, channels, HAS_FIELD,
+                         REVERSE, UNROLL)  # fmt: skip
+    for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
+        begin = last_round + first - visited
+        rows_here = _rows(table, line_of_table, begin, UNROLL)
+        backs = _pairs(d_z, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+                       UNROLL)  # fmt: skip
+        if not ENDS:
+            before = _pairs(z, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+                            UNROLL, BEFORE=True)  # fmt: skip
+            drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
+                                          channels, write_batch, write_time, STATES, HAS_DRIVE,
+                                          HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+            later = _fields(field, begin - UNROLL, first, stop, b, d, inside, time, channels,
+                            HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+        for i in tl.static_range(UNROLL - 1, -1, -1):
+            tick = begin + i
+            real = tick < stop
             t = tick
             if REVERSE:
                 t = time - 1 - tick
-            e_h, e_v, e_vh = loaded[i][0], loaded[i][1], loaded[i][2]
-            g += loaded[i][6]
-            u += loaded[i][7]
+            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(rows_here, i)
+            g += backs[i][0]
+            u += backs[i][1]
             if not ENDS:
-                phi_h, phi_v, phi_vh = loaded[i][3], loaded[i][4], loaded[i][5]
-                h, s, u_h, u_v = loaded[i][8], loaded[i][9], loaded[i][10], loaded[i][11]
+                h, s = before[i]
+                if HAS_START and i == 0:
+                    h = tl.where(begin == 0, start_h, h)
+                    s = tl.where(begin == 0, start_s, s)
+                u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
+                                                HAS_FIELD)  # fmt: skip
                 by_h, by_v = phi_h * g + phi_vh * u, phi_v * u
                 if HAS_DRIVE:
                     at = ((b * time + t) * 2 * STATES + n) * channels + d
                     tl.store(d_drive + at, by_h, mask=inside & real)
                     tl.store(d_drive + at + row, by_v, mask=inside & real)
                 if HAS_FIELD:
-                    f, w_h, w_v = loaded[i][12], loaded[i][13], loaded[i][14]
                     u_h += w_h * f
                     u_v += w_v * f
                     at = ((n * batch + b) * time + t) * channels + d
@@ -370,6 +418,8 @@ def trajectory_backward(
                 tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
             g = e_h * g + e_vh * u
             u = e_v * u
+        if not ENDS:
+            fields = later
     if ENDS:
         tl.store(d_start + state, g, mask=inside)
         tl.store(d_start + state + row, u, mask=inside)

@@ -22,6 +22,7 @@ from orderless.ops.triton.rehearsal import launch
 Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
+STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
 SEGMENTS_AT_ONCE = 64  # whose loads a warp makes at once; it has registers for 128
 
 
@@ -160,8 +161,8 @@ class _Path:
 
     @property
     def rows(self) -> int:
-        """Of a step table: rounds may reach over the last time, and are loaded one ahead."""
-        return (triton.cdiv(self.time, UNROLL) + 1) * UNROLL
+        """Of a step table: the last round may reach over the last time."""
+        return triton.cdiv(self.time, UNROLL) * UNROLL
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -259,7 +260,7 @@ def _before_segments(
     launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, None, None, None, None, ends, over_segments,
         *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
-        HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
+        HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     return carry(over_segments, start, ends, adjoint=False), over_segments
 
@@ -279,7 +280,7 @@ def _follow(
         *given.tensors, table, own_table, deviates, before, z, None, None,
         *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
         HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse,
-        UNROLL=UNROLL,
+        UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     return z
 
@@ -316,7 +317,7 @@ def _follow_back(
         kernel(
             *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
             *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
-            HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL,
+            HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
         )  # fmt: skip
         after = carry(over_segments, None, after, adjoint=True)
     d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
@@ -330,7 +331,7 @@ def _follow_back(
     kernel(
         *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_write, d_table, d_start,
         *given.strides, *path.shape, **path.tile, **given.given, HAS_START=start is not None,
-        HAS_AFTER=after is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL,
+        HAS_AFTER=after is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     blocks = triton.cdiv(path.time, 64)
     d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
