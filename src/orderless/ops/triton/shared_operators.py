@@ -176,7 +176,7 @@ class _Path:
 
 def _path(batch: int, channels: int, states: int, step: Tensor) -> _Path:
     time, heads = step.shape[1:]
-    width = min(32, triton.next_power_of_2(channels // heads))
+    width = min(64, triton.next_power_of_2(channels // heads))
     programs = batch * heads * states * triton.cdiv(channels // heads, width)
     # A segment pays a second pass over its inputs.
     segments = 1
