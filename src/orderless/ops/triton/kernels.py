@@ -402,21 +402,20 @@ def _decay_gradient(first, second, d_first, d_second, table):
 def scan_backward(
     x, write, read, tables, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
+    variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_END: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_PRESENT: tl.constexpr,
-    HAS_BASE: tl.constexpr, REVERSE: tl.constexpr, PRECISION: tl.constexpr,
+    REVERSE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """All gradients, from the last chunk of a segment to its first.
 
-    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices; with
-    HAS_BASE, the first `base_parts` of d_read already hold what is to be added. partial and
-    borders, for a block of variables and a slice of a head each, are what `sums_gradient` takes;
-    d_skip [program, WIDTH].
+    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices. partial
+    and borders, for a block of variables and a slice of a head each, are what `sums_gradient`
+    takes; d_skip [program, WIDTH].
     """
     per_head = tl.cdiv(head_size, WIDTH)
     heads = channels // head_size
@@ -557,10 +556,6 @@ def scan_backward(
         kind_of_weight = d_write.dtype.element_ty
         tl.store(d_write + at, (phi_h * db_h + phi_vh * db_v).to(kind_of_weight), mask=stored)
         tl.store(d_write + at + STATES, (phi_v * db_v).to(kind_of_weight), mask=stored)
-        if HAS_BASE:  # noqa: SIM102
-            if slice_ < base_parts:  # known at run time only
-                dc_h += tl.load(d_read + at, mask=stored, other=0.0).to(tl.float32)
-                dc_v += tl.load(d_read + at + STATES, mask=stored, other=0.0).to(tl.float32)
         tl.store(d_read + at, dc_h.to(kind_of_weight), mask=stored)
         tl.store(d_read + at + STATES, dc_v.to(kind_of_weight), mask=stored)
     if segment == 0:

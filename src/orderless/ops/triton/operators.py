@@ -429,11 +429,6 @@ def scan_backward(
     # would be a third of all traffic.
     d_write = x.new_empty(sizes.slices, *write.shape)
     d_read = x.new_empty(sizes.slices, *read.shape)
-    d_shared = x.new_empty(0)
-    base_parts = 0
-    if shared is not None:
-        d_shared = torch.empty_like(shared)
-        base_parts = pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read)
     d_start = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
@@ -445,14 +440,10 @@ def scan_backward(
     borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
     rest = (
         states, skip, present, d_y, d_after,
-        d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape, base_parts,
+        d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape,
         *strides(x), *strides(write), *strides(read), *strides(present),
     )  # fmt: skip
-    masked |= {
-        "HAS_END": d_after is not None,
-        "HAS_SKIP": skip is not None,
-        "HAS_BASE": shared is not None,
-    }
+    masked |= {"HAS_END": d_after is not None, "HAS_SKIP": skip is not None}
     if fast:
         launch(fast_kernels.fast_backward, grid)(
             x, write, read, *made.of_chunks, start, *rest, **masked, **started,
@@ -462,6 +453,10 @@ def scan_backward(
         launch(kernels.scan_backward, grid)(
             x, write, read, made.tables, *rest, **masked, **sizes.tile
         )
+    d_shared = x.new_empty(0)
+    if shared is not None:
+        d_shared = torch.empty_like(shared)
+        pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read, add=True)
     programs = sizes.batch * sizes.heads * sizes.chunks
     if len(borders) > FEW_PARTS and programs < MANY_PROGRAMS:
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))

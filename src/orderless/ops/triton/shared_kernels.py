@@ -490,11 +490,12 @@ def pool(
     present_batch, present_variable, present_time,
     BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
     PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
-    POOL: tl.constexpr, INNER: tl.constexpr, PRECISION: tl.constexpr,
+    POOL: tl.constexpr, INNER: tl.constexpr, ADD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """POOL: z [B,T,2,N,D] = scale times the sum over c of weights[c,t] x[c,t], with scale [B].
 
-    INNER: d_weights [block of channels, B,V,T,2,N] = scale sum over d of back[t,k,n,d] x[c,t,d].
+    INNER: d_weights [block of channels, B,V,T,2,N] = scale sum over d of back[t,k,n,d] x[c,t,d];
+    ADD, added to what lies there.
     """
     pid = tl.program_id(0).to(tl.int64)
     wide = tl.cdiv(channels, WIDTH)
@@ -539,9 +540,13 @@ def pool(
             d_v = tl.dot(signal, tl.permute(back_v, (0, 2, 1)), input_precision=PRECISION)
             d_h, d_v = share * d_h, share * d_v
             at = (((slice_ * batch + b) * variables + v) * time + t) * 2 * STATES + n
+            stored = real & (n < STATES)
+            if ADD:
+                d_h += tl.load(d_weights + at, mask=stored, other=0.0)
+                d_v += tl.load(d_weights + at + STATES, mask=stored, other=0.0)
             kind = d_weights.dtype.element_ty
-            tl.store(d_weights + at, d_h.to(kind), mask=real & (n < STATES))
-            tl.store(d_weights + at + STATES, d_v.to(kind), mask=real & (n < STATES))
+            tl.store(d_weights + at, d_h.to(kind), mask=stored)
+            tl.store(d_weights + at + STATES, d_v.to(kind), mask=stored)
     if POOL:
         tl.store(z + place, share * z_h, mask=inside)
         tl.store(z + place + STATES * channels, share * z_v, mask=inside)

@@ -66,19 +66,19 @@ def pool(
     z: Tensor | None,
     back: Tensor | None = None,
     d_weights: Tensor | None = None,
-) -> int:
-    """z, d_weights or both; returns how many parts of d_weights, one a slice of channels, it wrote.
+    add: bool = False,
+) -> None:
+    """z, d_weights or both. d_weights has a part for each slice of channels.
 
-    Slices here are never more than in the scan, whose parts d_weights holds.
+    With `add` it is added to what lies there: parts of the scan, of which there are never fewer.
     """
     tile = _shared_tile(x, weights.shape[-1])
     launch(shared_kernels.pool, _shared_grid(x, tile))(
         weights, x, scale, present, z, back, d_weights, *x.shape[1:],
         *strides(weights), *strides(x), *strides(present),
         **tile, HAS_SCALE=scale is not None, HAS_PRESENT=present is not None,
-        POOL=z is not None, INNER=back is not None, PRECISION=precision(x),
+        POOL=z is not None, INNER=back is not None, ADD=add, PRECISION=precision(x),
     )  # fmt: skip
-    return triton.cdiv(x.shape[-1], tile["WIDTH"])
 
 
 @operator

@@ -286,8 +286,7 @@ def _add_to_one(flag, first, second, a, b):
 def _half_of_chunk(
     HALF: gl.constexpr, chunk, room_x, room_y, weights, here, kept, following, over, g, u,
     d_matrix, d_same, matrix, room_state, borders, sums, to_write, to_read, around,
-    slice_, base_parts,
-    HAS_BASE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """What eight states have to do with a chunk.
 
@@ -385,10 +384,6 @@ def _half_of_chunk(
     )
     _leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
                 BLOCK)  # fmt: skip
-    if HAS_BASE:  # noqa: SIM102
-        if slice_ < base_parts:  # known at run time only
-            dc_h += gl.load(to_read, mask=stored, other=0.0).to(gl.float32)
-            dc_v += gl.load(to_read + 16, mask=stored, other=0.0).to(gl.float32)
     gl.store(to_read, dc_h.to(kind_of_weight), mask=stored)
     gl.store(to_read + 16, dc_v.to(kind_of_weight), mask=stored)
     return g, u, matrix + own, to_end, kept
@@ -398,14 +393,14 @@ def _half_of_chunk(
 def fast_backward(
     x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment, base_parts,
+    variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, HAS_BASE: gl.constexpr, REVERSE: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -580,7 +575,7 @@ def fast_backward(
             g, u, matrix, to_end, kept = _half_of_chunk(
                 0, chunk, room_x, room_y, weights, here, kept, of_chunk + size // 2, over,
                 g, u, d_matrix, d_same, none, room_g, (border, row_borders, left_variables), sums,
-                to_write, to_read, around, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+                to_write, to_read, around, BLOCK, WIDTH,
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
             _store_sums(sums, out, chunk, BLOCK)
@@ -594,7 +589,7 @@ def fast_backward(
             other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
                 1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
                 d_matrix, d_same, matrix, room_u, (border + 8, row_borders, left_variables), sums,
-                to_write, to_read, around, slice_, base_parts, HAS_BASE, BLOCK, WIDTH,
+                to_write, to_read, around, BLOCK, WIDTH,
             )  # fmt: skip
 
             # `matrix` is symmetric up to its diagonal: for the input its later times matter.

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 
 # Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
 # compiled once more for it.
-SIZES = ("variables", "chunks", "per_segment", "base_parts")
+SIZES = ("variables", "chunks", "per_segment")
 
 
 @gluon.jit
