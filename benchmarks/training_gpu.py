@@ -25,7 +25,7 @@ FEW, MANY = 2, 7
 
 
 def main() -> None:
-    measures = {"memory": measure_memory, "epoch": measure_epoch, "profile": measure_profile}
+    measures = {"epoch": measure_epoch, "memory": measure_memory, "profile": measure_profile}
     results = {name: [] for name in measures}
     # Profiles last, for reading one takes long.
     for name, measure in measures.items():

@@ -482,6 +482,14 @@ def readout(
 
 
 @triton.jit
+def _parts_of(source, row, v, t, n, variables, time, STATES: tl.constexpr):
+    """(h, v) of [.., V,T,2,N] for some variables of a row."""
+    at = source + ((row * variables + v) * time + t) * 2 * STATES + n
+    real = (v < variables) & (t < time) & (n < STATES)
+    return tl.load(at, mask=real, other=0.0), tl.load(at + STATES, mask=real, other=0.0)
+
+
+@triton.jit
 def pool(
     weights, x, scale, present, z, back, d_weights,
     variables, time, channels,
@@ -519,6 +527,10 @@ def pool(
     if HAS_SCALE:
         share = tl.load(scale + b)
     n = tl.arange(0, PADDED)[None, None, :]
+    row = slice_ * batch + b
+    if ADD:
+        v = tl.arange(0, BLOCK)[None, :, None]
+        given_h, given_v = _parts_of(d_weights, row, v, t, n, variables, time, STATES)
     for first in range(0, variables, BLOCK):
         v = first + tl.arange(0, BLOCK)[None, :, None]
         real = (v < variables) & (t < time)
@@ -539,11 +551,14 @@ def pool(
             d_h = tl.dot(signal, tl.permute(back_h, (0, 2, 1)), input_precision=PRECISION)
             d_v = tl.dot(signal, tl.permute(back_v, (0, 2, 1)), input_precision=PRECISION)
             d_h, d_v = share * d_h, share * d_v
-            at = (((slice_ * batch + b) * variables + v) * time + t) * 2 * STATES + n
+            if ADD:  # loaded while the variables before were on
+                d_h += given_h
+                d_v += given_v
+                given_h, given_v = _parts_of(
+                    d_weights, row, v + BLOCK, t, n, variables, time, STATES
+                )
+            at = ((row * variables + v) * time + t) * 2 * STATES + n
             stored = real & (n < STATES)
-            if ADD:
-                d_h += tl.load(d_weights + at, mask=stored, other=0.0)
-                d_v += tl.load(d_weights + at + STATES, mask=stored, other=0.0)
             kind = d_weights.dtype.element_ty
             tl.store(d_weights + at, d_h.to(kind), mask=stored)
             tl.store(d_weights + at + STATES, d_v.to(kind), mask=stored)
