@@ -17,9 +17,10 @@ from orderless.ops.triton import fast, kernels, shared_kernels, tables
 
 low = sys.argv[1]
 lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
+lows += " partial sums"
 wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before start shared skip"
-wides += " end d_end d_start d_skip partial borders drive table own_table deviates z"
-wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table"
+wides += " end d_end d_start d_skip borders drive table own_table deviates z"
+wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table d_step d_rates"
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
@@ -27,6 +28,7 @@ sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": 16, "PADDED": 16, "AT_ONCE": 64}
 sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
+    (tables.sums_gradient, 2, ()),
     (kernels.carry_segments, 1, ()),
     (kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),

@@ -278,7 +278,7 @@ def trajectory(
     stop = tl.minimum(first + per_segment, time)
     # Rounds to come are on their way to shared memory while one is computed. Registers would not
     # do: few loads are told apart there, and a use waits for others that were made long after.
-    # A field of bfloat16 is too narrow for that way; it is small, and comes from a cache.
+    # A field of bfloat16 can be too narrow for that way; it is small, and comes from a cache.
     fields = _fields(field, first, first, stop, b, d, inside, time, channels, HAS_FIELD, REVERSE,
                      UNROLL)  # fmt: skip
     for begin in tl.range(first, stop, UNROLL, num_stages=STAGES):
