@@ -432,9 +432,10 @@ def scan_backward(
     d_start = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
-    # Each program rounds its own, like all its results.
-    kept = x if fast else step
-    sums = kept.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded)
+    sums = step.new_empty(
+        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded,
+        dtype=x.dtype if fast else step.dtype,  # a fast program rounds its own, like all results
+    )  # fmt: skip
     if fast:
         parts = sizes.variables * sizes.slices_of_head
     borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)

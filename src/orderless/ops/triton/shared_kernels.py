@@ -285,7 +285,7 @@ def trajectory(
         drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
                                       channels, write_batch, write_time, STATES, HAS_DRIVE,
                                       HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
-        rows_here = _rows(table, line, begin, UNROLL)
+        table_rows = _rows(table, line, begin, UNROLL)
         if HAS_OWN:
             own_rows = _rows(own_table, line, begin, UNROLL)
         later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, HAS_FIELD,
@@ -301,7 +301,7 @@ def trajectory(
             if HAS_FIELD:
                 u_h += w_h * f
                 u_v += w_v * f
-            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(rows_here, i)
+            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
             s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
             h = e_h * h + phi_h * u_h
             if ENDS:
@@ -319,7 +319,7 @@ def trajectory(
         tl.store(ends + state + row, s, mask=inside)
         if slice_ == 0:
             out = over_segments + ((b * heads + head) * segments + segment) * 3 * PADDED + n
-            out += tl.arange(0, 1)
+            out += tl.arange(0, 1)  # like the entries of a table
             tl.store(out, over_h)
             tl.store(out + PADDED, over_vh)
             tl.store(out + 2 * PADDED, over_v)
@@ -368,7 +368,7 @@ def trajectory_backward(
                          REVERSE, UNROLL)  # fmt: skip
     for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
         begin = last_round + first - visited
-        rows_here = _rows(table, line_of_table, begin, UNROLL)
+        table_rows = _rows(table, line_of_table, begin, UNROLL)
         backs = _pairs(d_z, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
                        UNROLL)  # fmt: skip
         if not ENDS:
@@ -385,7 +385,7 @@ def trajectory_backward(
             t = tick
             if REVERSE:
                 t = time - 1 - tick
-            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(rows_here, i)
+            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
             g += backs[i][0]
             u += backs[i][1]
             if not ENDS:
