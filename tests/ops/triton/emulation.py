@@ -40,6 +40,10 @@ class _Room:
     def permute(self, order):
         return _Room(self.values.transpose(order), self.dtype)
 
+    def _reinterpret(self, dtype, shape, layout):
+        assert (self.dtype, dtype) == (tl.float32, tl.bfloat16)
+        return _Room(self.values.view(np.uint16).reshape([int(size) for size in shape]), dtype)
+
     def load(self, layout):
         return _tensor(self.values.copy(), self.dtype)
 
@@ -89,6 +93,12 @@ def _rounded(values):
     return _tensor(bits.astype(np.uint16), tl.bfloat16)
 
 
+def _parts(value):
+    """A float32 as the sum of two bfloat16."""
+    big = _rounded(value.handle.data)
+    return big, _rounded(value.handle.data - _numbers(big))
+
+
 def _flipped(value):
     """Each [8, 8] block of the last two axes, transposed."""
     *outer, rows, columns = value.handle.data.shape
@@ -124,15 +134,17 @@ _ASSEMBLY = {
     "movmatrix": _flipped,
     "mul.rn.bf16x2": lambda a, b: _rounded(_numbers(a) * _numbers(b)),
     "fma.rn.bf16x2": lambda a, b, c: _rounded(_numbers(a) * _numbers(b) + _numbers(c)),
+    "cvt.rn.bf16x2": _parts,
     "selp.b32": _chosen,
     "lop3.b32": _chosen,
     "@p fma.rn.f32": _added_to_one,
     "mov.b32 $1": _words,
     "mov.s32": lambda index, now: index,
+    "add.f32": lambda a, b: a + b,
 }
 
 
-def _product(a, b, total, input_precision=None):
+def _product(a, b, total):
     values = np.matmul(_numbers(a), _numbers(b)) + total.handle.data
     return _tensor(values.astype(np.float32), tl.float32)
 
@@ -186,7 +198,7 @@ def emulated(folder: Path) -> types.ModuleType:
                 "from gluon_stand_in import",
             ),
             ("gl.constexpr", "tl.constexpr"),  # the interpreter goes by the written name
-            ("total.type.layout", "None"),
+            ("d_direct.type.layout", "None"),
             (fast.__name__, package.name),
         ):
             source = source.replace(old, new)

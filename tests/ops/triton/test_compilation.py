@@ -35,14 +35,12 @@ compiled = (
     (shared_kernels.trajectory, 1, ("ENDS",)),
     (shared_kernels.trajectory_backward, 1, ("ENDS",)),
     (fast.fast_forward, 2, ()),
-    (fast.fast_states, 4, ("ADJOINT", "EVERY_CHUNK")),
-    (fast.fast_states, 4, ("EVERY_CHUNK",)),
+    (fast.fast_states, 4, ()),
+    (fast.fast_states, 4, ("ADJOINT",)),
     (fast.fast_backward, 2, ()),
 )
-if low == "*fp32":  # in bfloat16 the backward kernel finds these states itself
-    compiled += ((fast.fast_states, 4, ("ADJOINT",)),)
 for kernel, warps, off in compiled:
-    types["states"] = "*fp32" if "EVERY_CHUNK" in off else low
+    types["states"] = "*fp32" if kernel is fast.fast_states else low
     signature, constants, known = {}, {}, {}
     for i, name in enumerate(kernel.arg_names):
         if name.isupper():

@@ -127,6 +127,12 @@ def _errors(device, sizes, options=(), dtype=torch.float32, constant=False, foll
     }
 
 
+# Of all but gradients of rates, and of these. With layouts by hand an operand in float32 is two of
+# bfloat16, which keep 17 of its 24 bits.
+BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
+FAST_BOUND = BOUND | {torch.float32: (2.5e-5, 1e-4)}
+
+
 def _within(errors, bound, bound_of_rates):
     """Gradients of rates, a few numbers, are what is left of long sums that nearly cancel."""
     rates = {name for name in errors if name.rstrip("vh") in ("gradient of ", "gradient of mean_")}
@@ -231,10 +237,10 @@ def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path
     watch(monkeypatch)
     round_like_a_gpu(monkeypatch)
     errors = _errors(device, sizes, options)
-    assert max(errors.values()) < 1e-5, errors
+    assert _within(errors, *FAST_BOUND[torch.float32]), errors
     if case in ROUNDED:
         errors = _errors(device, sizes, options, torch.bfloat16, follow=ROUNDED[case])
-        assert _within(errors, *BOUND[torch.bfloat16]), errors
+        assert _within(errors, *FAST_BOUND[torch.bfloat16]), errors
 
 
 LARGE = {
@@ -247,7 +253,6 @@ LARGE = {
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
 }
-BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
 
 
 @pytest.mark.gpu
@@ -268,7 +273,7 @@ def test_large_calls_equal_the_reference_on_the_gpu(
         monkeypatch.setattr(operators, "MANY_PROGRAMS", 1)  # nor sums of parts in passing
     sizes, options = LARGE[case]
     errors = _errors(device, sizes, options, dtype)
-    assert _within(errors, *BOUND[dtype]), errors
+    assert _within(errors, *(FAST_BOUND if fast else BOUND)[dtype]), errors
 
 
 def _gpu_call(dtype=torch.bfloat16):
@@ -350,6 +355,7 @@ def test_many_states_fit_the_shared_memory_of_a_small_gpu(device, monkeypatch):
 
     def block(bytes_of_device, states):
         monkeypatch.setattr(operators, "_shared_memory", lambda device: bytes_of_device)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
         write = torch.empty(64, 64, 32, 2, states, device="meta")
         return operators._sizes(x, step, write).block
 

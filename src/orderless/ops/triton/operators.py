@@ -52,7 +52,7 @@ fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = import_module("orderless.ops.triton.fast")
 FAST = True
-FAST_SHARED_MEMORY = 121_472  # bytes a program of `fast` takes at most
+FAST_SHARED_MEMORY = 142_080  # bytes a program of `fast` takes at most
 MANY_STATES_SHARED_MEMORY = 155_648  # bytes a program of four variables takes with 32 states
 
 
@@ -124,12 +124,16 @@ class _Sizes:
 def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     batch, variables, time, channels = x.shape
     heads, states = step.shape[-1], write.shape[-1]
-    # What a thread holds of the state must fit its registers, which float32 fills twice as fast.
-    widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
-    width = min(widest, max(16, triton.next_power_of_2(channels // heads)))
+    head_size = channels // heads
+    if _can_be_fast(x, states) and head_size % 16 == 0:
+        width = min(64, head_size & -head_size)  # a power of two that divides it
+    else:
+        # What a thread holds of the state must fit its registers, which float32 fills faster.
+        widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
+        width = min(widest, max(16, triton.next_power_of_2(head_size)))
     block = min(_most_variables(x, states), triton.next_power_of_2(variables))
     chunks = triton.cdiv(time, CHUNK)
-    slices = heads * triton.cdiv(channels // heads, width)
+    slices = heads * triton.cdiv(head_size, width)
     # A segment pays a second pass over its inputs, so time is split only where it is long. Then
     # it is better split than the variables, which share tables.
     most_segments = max(1, chunks // 8)
@@ -166,14 +170,18 @@ def _has_room(device: int) -> bool:
     )
 
 
-def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
-    """Whether the kernels with layouts by hand take the call; they are for NVIDIA GPUs alone."""
+def _can_be_fast(x: Tensor, states: int) -> bool:
+    """Whether the kernels with layouts by hand could run; they are for NVIDIA GPUs alone."""
     if not FAST or fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
         return False
+    return states == 16 and _has_room(x.device.index)
+
+
+def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
+    """Whether they take the call."""
     return (
-        _has_room(x.device.index)
-        and sizes.states == 16
-        and sizes.head_size % sizes.width == 0
+        _can_be_fast(x, sizes.states)
+        and sizes.head_size % 16 == 0
         # Their offsets within a block of variables have 32 bits.
         and sizes.block * max(x.stride(1), sizes.time * sizes.channels) < 2**30
     )
@@ -250,21 +258,18 @@ def _segment_states(
         *strides(signal), *strides(weights), *strides(present),
     )  # fmt: skip
     given: dict[str, Any] = {
-        "HAS_START": False,
         "HAS_PRESENT": present is not None,
         "REVERSE": reverse,
-        "EVERY_CHUNK": False,
         "ADJOINT": adjoint,
     }
     if fast:
         launch(fast_kernels.fast_states, grid)(
-            signal, weights, *made.of_chunks, None, present, ends, *rest,
-            **sizes.fast_tile, **given,
-        )  # fmt: skip
+            signal, weights, *made.of_chunks, present, ends, *rest, **sizes.fast_tile, **given
+        )
     else:
         launch(kernels.scan_states, grid)(
-            signal, weights, made.tables, None, present, None, ends, *rest,
-            **sizes.tile, **given, PRECISION=precision(signal),
+            signal, weights, made.tables, None, present, None, ends, *rest, **sizes.tile, **given,
+            HAS_START=False, EVERY_CHUNK=False, PRECISION=precision(signal),
         )  # fmt: skip
     return carry(made.over_segments, start, ends, adjoint)
 
@@ -404,15 +409,9 @@ def scan_backward(
     masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     started = {"HAS_START": start is not None}
     if fast:
-        # Of each program; in bfloat16 it finds them itself.
+        # Of each program, which finds them itself.
         of_chunk = sizes.block * 2 * sizes.states * sizes.width
         states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
-        if x.dtype == torch.float32:
-            launch(fast_kernels.fast_states, grid)(
-                x, write, *made.of_chunks, start, present, states, *shape,
-                *strides(x), *strides(write), *strides(present),
-                **sizes.fast_tile, **masked, **started, EVERY_CHUNK=True, ADJOINT=False,
-            )  # fmt: skip
     else:
         states = x.new_empty(
             sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels

@@ -25,27 +25,71 @@ def to_float32(value, layout: gl.constexpr):
 
 
 @gluon.jit
-def _coarse(value):
-    """The part of a float32 that the matrix units read: its first 10 bits after the point."""
-    return (value.to(gl.int32, bitcast=True) & -8192).to(gl.float32, bitcast=True)
+def operand(value):
+    """What `multiply` takes: a tile of bfloat16, or the two whose sum is nearly one of float32."""
+    if value.dtype == gl.bfloat16:
+        return (value,)
+    else:  # noqa: RET505
+        return gl.inline_asm_elementwise(
+            "{ .reg .b32 a, b; cvt.rn.bf16x2.f32 $0, $3, $2; shl.b32 a, $0, 16;"
+            "and.b32 b, $0, 0xFFFF0000; sub.f32 a, $2, a; sub.f32 b, $3, b;"
+            "cvt.rn.bf16x2.f32 $1, b, a; }",
+            "=&r,=r,r,r", [value], dtype=(gl.bfloat16, gl.bfloat16), is_pure=True, pack=2,
+        )  # fmt: skip
 
 
 @gluon.jit
 def multiply(a, b, total):
-    """total + a b. In float32 by three products of parts, for the matrix units keep 11 bits."""
-    if a.dtype == gl.bfloat16:
-        return mma_v2(a, b, total)
+    """total + a b. In float32 by three products of parts: 16 bits of each, and not the last."""
+    if len(a) == 2:
+        total = mma_v2(a[1], b[0], total)
+        total = mma_v2(a[0], b[1], total)
+    return mma_v2(a[0], b[0], total)
+
+
+@gluon.jit
+def loaded(rooms, layout: gl.constexpr):
+    """An operand from the rooms of its parts."""
+    if len(rooms) == 1:
+        return (rooms[0].load(layout),)
     else:  # noqa: RET505
-        big_a, big_b = _coarse(a), _coarse(b)
-        total = mma_v2(a - big_a, big_b, total, input_precision="tf32")
-        total = mma_v2(big_a, b - big_b, total, input_precision="tf32")
-        return mma_v2(big_a, big_b, total, input_precision="tf32")
+        return rooms[0].load(layout), rooms[1].load(layout)
+
+
+@gluon.jit
+def loaded_turned(rooms, layout: gl.constexpr):
+    """The transpose of every matrix of it."""
+    if len(rooms) == 1:
+        return (rooms[0].permute((0, 2, 1)).load(layout),)
+    else:  # noqa: RET505
+        return (
+            rooms[0].permute((0, 2, 1)).load(layout),
+            rooms[1].permute((0, 2, 1)).load(layout),
+        )
+
+
+@gluon.jit
+def converted(parts, layout: gl.constexpr):
+    """An operand in another layout."""
+    if len(parts) == 1:
+        return (gl.convert_layout(parts[0], layout),)
+    else:  # noqa: RET505
+        return gl.convert_layout(parts[0], layout), gl.convert_layout(parts[1], layout)
 
 
 @gluon.jit
 def turned(value, layout: gl.constexpr):
     """The transpose of every matrix."""
     return gl.convert_layout(gl.permute(value, (0, 2, 1)), layout)
+
+
+@gluon.jit
+def parts_turned(parts, layout: gl.constexpr):
+    """The transpose of every matrix of an operand."""
+    if len(parts) == 1:
+        return (turned(parts[0], layout),)
+    else:  # noqa: RET505
+        return turned(parts[0], layout), turned(parts[1], layout)
 
 
 @gluon.jit

@@ -13,6 +13,7 @@ from orderless.ops.triton.fast.arithmetic import (
     decay,
     far,
     multiply,
+    operand,
     to_float32,
     turned,
 )
@@ -240,39 +241,43 @@ def fast_forward(
                 four, two = rooms_four.index(room), rooms_two.index(room)
 
             # M: the response at the later of two times to the earlier one, bit by bit.
-            reads_now = gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left)
-            matrix = multiply(reads_now, turned(_stack_all(b_h, b_v, BLOCK), right), none)
+            reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
+            writes_now = operand(turned(_stack_all(b_h, b_v, BLOCK), right))
+            matrix = multiply(reads_now, writes_now, none)
             if low == gl.bfloat16:  # these tables hold what is written as they lead it
                 b_v, b_h = w_v, w_h
             if HAS_FIELD:
                 factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
-                field_matrix = multiply(reads_now, _for_all(factor, BLOCK, 32, 16, right), none)
+                factor = operand(_for_all(factor, BLOCK, 32, 16, right))
+                field_matrix = multiply(reads_now, factor, none)
             for kind in gl.static_range(4):
                 reads = t_pair & (8 >> kind)
                 first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h),
                                       whole_table(here, kind, low, BLOCK))  # fmt: skip
-                stacked = gl.convert_layout(_stack_all(first, second, BLOCK), left)
-                swapped = turned(_stack_all(second, first, BLOCK), right)
+                stacked = operand(gl.convert_layout(_stack_all(first, second, BLOCK), left))
+                swapped = operand(turned(_stack_all(second, first, BLOCK), right))
                 matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
                 if HAS_FIELD:
                     factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
-                    response = multiply(stacked, _for_all(factor, BLOCK, 32, 16, right), none)
+                    factor = operand(_for_all(factor, BLOCK, 32, 16, right))
+                    response = multiply(stacked, factor, none)
                     field_matrix = gl.where(bit(kind, mma), response, field_matrix)
-            matrix = gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left)
-            signal = room_x.load(right)
+            matrix = operand(gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left))
+            signal = operand(room_x.load(right))
             out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
             if HAS_FIELD:
                 field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
-                out = multiply(gl.convert_layout(field_matrix, left), psi, out)
+                field_matrix = operand(gl.convert_layout(field_matrix, left))
+                out = multiply(field_matrix, operand(psi), out)
 
             # The state before the chunk is read by all times, and moves on.
             from_h, from_v = decay(c_h, c_v, whole_table(here, FROM_START, low, BLOCK))
-            from_start = gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left)
+            from_start = operand(gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left))
             state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-            out = multiply(from_start, turned(state, right), out)
+            out = multiply(from_start, operand(turned(state, right)), out)
             lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
             to_v, to_h = decay(b_v, b_h, whole_table(here, lead, low, BLOCK))
-            to_end = gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right)
+            to_end = operand(gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right))
             over = rooms_over.index(room)
             by_state: gl.constexpr = gl.SliceLayout(1, part)
             e_h = over.slice(0, 1, dim=0).load(by_state)[:, None, :]
@@ -280,11 +285,13 @@ def fast_forward(
             e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
             state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             # Loaded once more: the registers of a right operand would have to be put in order.
-            state = multiply(room_x.permute((0, 2, 1)).load(left), to_end, state)
+            signal = operand(room_x.permute((0, 2, 1)).load(left))
+            state = multiply(signal, to_end, state)
             if HAS_FIELD:
-                factor = _for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right)
+                factor = operand(_for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right))
                 psi = rooms_field.index(room).permute((0, 2, 1)).load(left)
-                state = multiply(_for_all(psi, BLOCK, WIDTH, 16, left), factor, state)
+                psi = operand(_for_all(psi, BLOCK, WIDTH, 16, left))
+                state = multiply(psi, factor, state)
             h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
 
             if HAS_SKIP:

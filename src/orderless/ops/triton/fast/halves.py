@@ -7,7 +7,7 @@ them.
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from orderless.ops.triton.fast.arithmetic import flip, turned
+from orderless.ops.triton.fast.arithmetic import flip
 from orderless.ops.triton.fast.layouts import bits
 
 
@@ -26,14 +26,30 @@ def stack_eight(first, second, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def stack_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
-    """The same as [variable, (part, state), time], where a thread holds pairs of times."""
-    if first.dtype == gl.bfloat16:
-        both = gl.join(flip(first), flip(second))  # variable, half, state, time of it, part
-        both = gl.permute(gl.reshape(both, [BLOCK, 2, 8, 8, 2]), (0, 4, 2, 1, 3))
-        return gl.convert_layout(gl.reshape(both, [BLOCK, 16, 16]), layout)
+def _stack_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
+    both = gl.join(flip(first), flip(second))  # variable, half, state, time of it, part
+    both = gl.permute(gl.reshape(both, [BLOCK, 2, 8, 8, 2]), (0, 4, 2, 1, 3))
+    return gl.convert_layout(gl.reshape(both, [BLOCK, 16, 16]), layout)
+
+
+@gluon.jit
+def stacked(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
+    """What `stack_eight` makes of a pair of operands."""
+    one = gl.convert_layout(stack_eight(first[0], second[0], BLOCK), layout)
+    if len(first) == 1:
+        return (one,)
     else:  # noqa: RET505
-        return turned(stack_eight(first, second, BLOCK), layout)
+        return one, gl.convert_layout(stack_eight(first[1], second[1], BLOCK), layout)
+
+
+@gluon.jit
+def stacked_turned(first, second, BLOCK: gl.constexpr, layout: gl.constexpr):
+    """The same as [variable, (part, state), time], where a thread holds pairs of times."""
+    one = _stack_turned(first[0], second[0], BLOCK, layout)
+    if len(first) == 1:
+        return (one,)
+    else:  # noqa: RET505
+        return one, _stack_turned(first[1], second[1], BLOCK, layout)
 
 
 @gluon.jit

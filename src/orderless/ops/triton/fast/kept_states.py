@@ -4,10 +4,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import axis_of, decay, multiply
+from orderless.ops.triton.fast.arithmetic import axis_of, decay, multiply, operand
 from orderless.ops.triton.fast.halves import (
     parts_eight,
-    stack_turned,
+    stacked_turned,
     to_scratch,
     whole_eight,
     whole_part_layout,
@@ -28,8 +28,9 @@ from orderless.ops.triton.fast.rooms import (
 
 
 @gluon.jit
-def _keep(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-          low: gl.constexpr):  # fmt: skip
+def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+              low: gl.constexpr):  # fmt: skip
+    """Leave eight states as the threads hold them."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
@@ -39,25 +40,34 @@ def _keep(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.const
 
 
 @gluon.jit
+def move_on(h, s, to_h, to_v, signal, over, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Take eight states over a chunk, at whose end (to_h, to_v) write a signal to them."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    e_h, e_vh, e_v = over
+    state = whole_eight(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+    to_end = stacked_turned(operand(to_h), operand(to_v), BLOCK, left)
+    state = multiply(to_end, signal, state)
+    return parts_eight(state, BLOCK, WIDTH, whole_part_layout(BLOCK, WIDTH))
+
+
+@gluon.jit
 def _half(HALF: gl.constexpr, PLACE: gl.constexpr, h, s, rooms, here, over, states,
           BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
     """Keep eight states, and take them over a chunk."""
     room_x, room_h, room_v = rooms
     low: gl.constexpr = room_x.dtype
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
-    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     eight: gl.constexpr = eight_layout(BLOCK)
     part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
-    _keep(HALF, h, s, states, BLOCK, WIDTH, low)
+    keep_half(HALF, h, s, states, BLOCK, WIDTH, low)
     w_h, w_v = eight_of(room_h.load(pair), HALF, eight), eight_of(room_v.load(pair), HALF, eight)
     table, _ = half_of_table(here, PLACE, HALF, low, BLOCK)
     to_v, to_h = decay(w_v, w_h, table)
-    e_h, e_vh, e_v = over_eight(over, HALF, part)
-    state = whole_eight(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
-    state = multiply(stack_turned(to_h, to_v, BLOCK, left), room_x.load(right), state)
-    return parts_eight(state, BLOCK, WIDTH, part)
+    over = over_eight(over, HALF, part)
+    return move_on(h, s, to_h, to_v, operand(room_x.load(right)), over, BLOCK, WIDTH)
 
 
 @gluon.jit
@@ -94,6 +104,26 @@ def _fetch(
 
 
 @gluon.jit
+def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
+                 BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+    """The state before all chunks, h and v parts of each half of the states."""
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    if HAS_START:
+        v = axis_of(0, BLOCK, part)
+        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
+        at = start + (at + axis_of(2, WIDTH, part))
+        inside = v < variables
+        h = gl.load(at, mask=inside, other=0.0)
+        s = gl.load(at + 16 * channels, mask=inside, other=0.0)
+        other_h = gl.load(at + 8 * channels, mask=inside, other=0.0)
+        other_s = gl.load(at + 24 * channels, mask=inside, other=0.0)
+        return h, s, other_h, other_s
+    else:  # noqa: RET505
+        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        return none, none, none, none
+
+
+@gluon.jit
 def keep_states(
     inputs, start, states, even, odd, rooms_tables, first_chunk, last_chunk, segments,
     time, channels, variables, strides, towards,
@@ -105,22 +135,9 @@ def keep_states(
     In bfloat16. Chunks go by two, with rooms of their own: (signal, h, v, over), two of each. All
     of it is the program's own, so every thread finds later what it leaves here.
     """
-    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = even[0].dtype
-    if HAS_START:
-        v = axis_of(0, BLOCK, part)
-        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
-        at = start + (at + axis_of(2, WIDTH, part))
-        inside = v < variables
-        h = gl.load(at, mask=inside, other=0.0)
-        s = gl.load(at + 16 * channels, mask=inside, other=0.0)
-        other_h = gl.load(at + 8 * channels, mask=inside, other=0.0)
-        other_s = gl.load(at + 24 * channels, mask=inside, other=0.0)
-    else:
-        h = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
-        s = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
-        other_h = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
-        other_s = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+    h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
+                                          WIDTH)  # fmt: skip
     count = last_chunk - first_chunk
     # Ahead of the work: the first visit only fetches.
     for visit in range(-1, (count + 1) // 2):
@@ -145,5 +162,5 @@ def keep_states(
     if HAS_END:  # noqa: SIM102
         if count % 2 == 0:  # known at run time only
             to = states + count * (BLOCK * 32 * WIDTH)
-            _keep(0, h, s, to, BLOCK, WIDTH, low)
-            _keep(1, other_h, other_s, to, BLOCK, WIDTH, low)
+            keep_half(0, h, s, to, BLOCK, WIDTH, low)
+            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)

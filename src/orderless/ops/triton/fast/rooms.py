@@ -59,6 +59,14 @@ def fetch_lines(room, source, now, WARPS: gl.constexpr):
 
 
 @gluon.jit
+def fetch_tiles(room, source, WARPS: gl.constexpr):
+    """Start to copy tables in float32, of which a tile is a part."""
+    lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
+    tile = axis_of(1, 16, lines) * 16 + axis_of(2, 16, lines)
+    copy(room, source + tile + axis_of(0, room.shape[0], lines) * 256)
+
+
+@gluon.jit
 def fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.constexpr):
     """Start to copy the tables of a chunk."""
     if low == gl.bfloat16:
@@ -67,12 +75,10 @@ def fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.const
         fetch_lines(rooms[1], quick + 16 * 256, chunk, WARPS)
     else:
         many, more, last = rooms
-        lines: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1], [2, 1, 0])
-        tile = axis_of(1, 16, lines) * 16 + axis_of(2, 16, lines)
-        tables = tables + chunk * (21 * 256) + tile
-        copy(many, tables + axis_of(0, 16, lines) * 256)
-        copy(more, tables + (axis_of(0, 4, lines) + 16) * 256)
-        copy(last, tables + 20 * 256)
+        tables = tables + chunk * (21 * 256)
+        fetch_tiles(many, tables, WARPS)
+        fetch_tiles(more, tables + 16 * 256, WARPS)
+        fetch_tiles(last, tables + 20 * 256, WARPS)
 
 
 @gluon.jit
@@ -171,37 +177,68 @@ def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
 
 
 @gluon.jit
+def _rows_of_chunk(
+    chunk, time, left_times, variables, strides, present, towards, own: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, layout: gl.constexpr,
+):  # fmt: skip
+    """Where the rows of a chunk lie, from where, and which to fetch; lanes share `own` of them.
+
+    A pointer for each row: what a thread takes of it lies at distances known beforehand.
+    """
+    variable, tick, present_variable, present_tick = strides
+    t = chunk * 16
+    if REVERSE:
+        t = time - 1 - t
+    v, row = again(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
+    row = again(row % own, chunk) + row // own * own
+    if HAS_PRESENT:
+        present = present + far(t, present_tick)
+    keep = to_fetch(v, row, variables, left_times, present, present_variable,
+                    towards * present_tick, HAS_PRESENT)  # fmt: skip
+    return far(t, tick), v * variable + row * (towards * tick), keep
+
+
+@gluon.jit
+def fetch_rows(
+    room, signal, present, chunk, time, left_times, variables, strides, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy a chunk of a signal. strides: of variables and times, and of `present`."""
+    wide: gl.constexpr = 128 // room.dtype.primitive_bitwidth
+    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
+    corner, at, keep = _rows_of_chunk(chunk, time, left_times, variables, strides, present, towards,
+                                      8, HAS_PRESENT, REVERSE, BLOCK, rows)  # fmt: skip
+    copy(room, signal + corner + at + axis_of(2, WIDTH, rows), mask=keep)
+
+
+@gluon.jit
+def fetch_weights(
+    room_h, room_v, weights, present, chunk, time, left_times, variables, strides, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr,
+):  # fmt: skip
+    """The same of what a signal is written or read with, h and v parts."""
+    wide: gl.constexpr = 128 // room_h.dtype.primitive_bitwidth
+    few: gl.constexpr = 16 // wide
+    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
+                                          [2, 1, 0])  # fmt: skip
+    corner, at, keep = _rows_of_chunk(chunk, time, left_times, variables, strides, present, towards,
+                                      32 // few, HAS_PRESENT, REVERSE, BLOCK, thin)  # fmt: skip
+    fetch_pair(room_h, room_v, weights + corner + at, keep, thin)
+
+
+@gluon.jit
 def fetch_signal(
     rooms, signal, weights, present, chunk, time, left_times, variables, strides, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
-    """Start to copy a chunk of a signal and of what it is written or read with, h and v parts."""
+    """Both, for the rooms of a signal and of the h and v parts."""
     room, room_h, room_v = rooms
-    variable, tick, weights_variable, weights_tick, present_variable, present_tick = strides
-    wide: gl.constexpr = 128 // room.dtype.primitive_bitwidth
-    few: gl.constexpr = 16 // wide
-    # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
-    thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
-                                          [2, 1, 0])  # fmt: skip
-    t = chunk * 16
-    if REVERSE:
-        t = time - 1 - t
-    v_rows, t_rows = again(axis_of(0, BLOCK, rows), chunk), axis_of(1, 16, rows)
-    t_rows = again(t_rows % 8, chunk) + t_rows // 8 * 8
-    v_thin, t_thin = again(axis_of(0, BLOCK, thin), chunk), again(axis_of(1, 16, thin), chunk)
-    now = present
-    if HAS_PRESENT:
-        now = present + far(t, present_tick)
-    keep_rows = to_fetch(v_rows, t_rows, variables, left_times, now,
-                         present_variable, towards * present_tick, HAS_PRESENT)  # fmt: skip
-    keep_thin = to_fetch(v_thin, t_thin, variables, left_times, now,
-                         present_variable, towards * present_tick, HAS_PRESENT)  # fmt: skip
-    # A pointer for each row: what a thread takes of it lies at distances known beforehand.
-    at = v_rows * variable + t_rows * (towards * tick)
-    copy(room, signal + far(t, tick) + at + axis_of(2, WIDTH, rows), mask=keep_rows)
-    at = v_thin * weights_variable + t_thin * (towards * weights_tick)
-    fetch_pair(room_h, room_v, weights + far(t, weights_tick) + at, keep_thin, thin)
+    of_rows, of_weights = strides
+    fetch_rows(room, signal, present, chunk, time, left_times, variables, of_rows, towards,
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    fetch_weights(room_h, room_v, weights, present, chunk, time, left_times, variables, of_weights,
+                  towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
 
 
 @gluon.jit

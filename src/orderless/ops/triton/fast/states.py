@@ -1,13 +1,12 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""The states before every chunk, for the backward pass in float32; or after segments of time."""
+"""The states after segments of time."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, turned
-from orderless.ops.triton.fast.halves import to_scratch
+from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, operand, turned
 from orderless.ops.triton.fast.layouts import bits
 from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
@@ -100,17 +99,6 @@ def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constex
 
 
 @gluon.jit
-def _load_state(source, b, first_variable, first_channel, variables, segments, segment, channels,
-                BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
-    """The two parts of the state in a [B, V, segment, 2, 16, D] tensor."""
-    at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
-                           BLOCK, WIDTH, half)  # fmt: skip
-    h = gl.load(source + at, mask=inside, other=0.0)
-    v = gl.load(source + at + 16 * channels, mask=inside, other=0.0)
-    return h, v
-
-
-@gluon.jit
 def _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
               BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
     w = axis_of(0, 2 * BLOCK, half)
@@ -122,21 +110,17 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_states(
-    x, write, tables, quick, over_chunks, start, present, states,
+    x, write, tables, quick, over_chunks, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
-    EVERY_CHUNK: gl.constexpr, ADJOINT: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
-    """EVERY_CHUNK, in float32: the state before every chunk and after the last.
+    """states [B, V, segment, 2, 16, D] in float32: those after each segment of time.
 
-    states [program, chunk + 1, variable, half, 16 * WIDTH] are as the threads of `fast_backward`
-    hold them, which in bfloat16 finds them itself. Otherwise states [B, V, segment, 2, 16, D] in
-    float32 are those after each segment. ADJOINT, as in `scan_states`: the gradients before each,
-    from that of y and `read`.
+    ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`.
     """
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
@@ -145,7 +129,6 @@ def fast_states(
     pair: gl.constexpr = _pair_layout(BLOCK)
     half: gl.constexpr = _half_layout(BLOCK, WIDTH)
     over_times: gl.constexpr = _right_layout(BLOCK, WIDTH)
-    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
     lanes: gl.constexpr = WIDTH // wide
@@ -177,16 +160,8 @@ def fast_states(
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
-    if HAS_START:
-        h, s = _load_state(start, b, first_variable, first_channel, variables, segments, segment,
-                           channels, BLOCK, WIDTH, half)  # fmt: skip
-    else:
-        h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
-        s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
-    if EVERY_CHUNK:
-        states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
-        row_states = gl.arange(0, WARPS, gl.SliceLayout(1, flat))[:, None] * (16 * WIDTH)
-        row_states = row_states + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+    s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
     rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
@@ -240,10 +215,6 @@ def fast_states(
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
             room = visit % DEPTH
-            if EVERY_CHUNK:
-                kept = _whole(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-                kept = to_scratch(kept, WARPS, WIDTH, flat)
-                gl.store(states + visit * (BLOCK * 32 * WIDTH) + row_states, kept)
             w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
             if low == gl.bfloat16:
                 by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
@@ -269,7 +240,7 @@ def fast_states(
                 to_h, to_v = decay(w_h, w_v, table)
             else:
                 to_v, to_h = decay(w_v, w_h, table)
-            to_end = turned(_stack(to_h, to_v, BLOCK), left)
+            to_end = operand(turned(_stack(to_h, to_v, BLOCK), left))
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
             first = over_eight(rooms_over.index(room), 0, half)
@@ -284,12 +255,9 @@ def fast_states(
                 state = _whole(e_h * h + e_vh * s, e_v * s, BLOCK, WIDTH, mma)
             else:
                 state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
-            h, s = _parts(multiply(to_end, signal, state), BLOCK, WIDTH, half)
-    if not EVERY_CHUNK:
-        at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment,
-                               channels, BLOCK, WIDTH, half)  # fmt: skip
-        gl.store(states + at, h, mask=inside)
-        gl.store(states + at + 16 * channels, s, mask=inside)
-    else:
-        kept = to_scratch(_whole(h.to(low), s.to(low), BLOCK, WIDTH, mma), WARPS, WIDTH, flat)
-        gl.store(states + (last_chunk - first_chunk) * (BLOCK * 32 * WIDTH) + row_states, kept)
+            state = multiply(to_end, operand(signal), state)
+            h, s = _parts(state, BLOCK, WIDTH, half)
+    at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
+                           BLOCK, WIDTH, half)  # fmt: skip
+    gl.store(states + at, h, mask=inside)
+    gl.store(states + at + 16 * channels, s, mask=inside)

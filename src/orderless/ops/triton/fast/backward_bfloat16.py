@@ -1,0 +1,286 @@
+# pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
+"""Back through the chunks of a segment, in bfloat16."""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import (
+    again,
+    axis_of,
+    decay,
+    decay_back,
+    far,
+    multiply,
+    operand,
+    times,
+    times_plus,
+    turned,
+)
+from orderless.ops.triton.fast.gradients import (
+    barrier,
+    gradient_after,
+    leave_gradients,
+    load_half,
+    matrix_gradient,
+    prefetch,
+    rooms_for_sums,
+    store_border,
+    store_sums,
+    unstack_eight,
+    within_chunk,
+)
+from orderless.ops.triton.fast.halves import (
+    eight_from_scratch,
+    parts_eight,
+    stacked,
+    stacked_turned,
+    whole_eight,
+    whole_part_layout,
+)
+from orderless.ops.triton.fast.kept_states import keep_states
+from orderless.ops.triton.fast.layouts import (
+    bits,
+    eight_layout,
+    whole_pair_layout,
+    whole_rows_layout,
+)
+from orderless.ops.triton.fast.rooms import (
+    FROM_START,
+    HOLD,
+    TO_END,
+    copy_of,
+    eight_of,
+    fetch_over,
+    fetch_signal,
+    fetch_tables,
+    half_of_table,
+    of_skip,
+    over_eight,
+    room_for_skip,
+    rooms_for_tables,
+)
+
+
+@gluon.constexpr_function
+def _whole_sums_layout(block, width):
+    """[variable, time by lane, channel]: what is left when a thread has summed over its times."""
+    registers = bits(width, 2, 3, 8)
+    lanes = [[0, 1, 0], [0, 2, 0], [0, 0, 1], [0, 0, 2], [0, 0, 4]]
+    return gl.DistributedLinearLayout(registers, lanes, bits(block, 0, 3), [], [block, 4, width])
+
+
+@gluon.jit
+def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Times 0..7 and 8..15 of [variable, time, channel]."""
+    return gl.split(gl.permute(gl.reshape(value, [BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1)))
+
+
+@gluon.jit
+def _fetch(
+    chunk, inputs, strides, strides_of_y, rooms, time, variables, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy the inputs of a chunk and its tables."""
+    x, d_y, write, read, quick, over_chunks, present = inputs
+    rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
+    room = chunk % 2
+    left_times = time - chunk * 16
+    fetch_signal((rooms_x.index(room), rooms_wh.index(room), rooms_wv.index(room)),
+                 x, write, present, chunk, time, left_times, variables, strides, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
+                 d_y, read, present, chunk, time, left_times, variables, strides_of_y, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    here = copy_of(rooms_tables, room, gl.bfloat16)
+    fetch_tables(here, None, quick, chunk, gl.bfloat16, BLOCK)
+    fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
+
+
+@gluon.jit
+def _half_of_chunk(
+    HALF: gl.constexpr, chunk, room_x, room_y, weights, here, kept, following, over, g, u,
+    d_matrix, matrix, room_state, borders, sums, to_write, to_read, around,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """What eight states have to do with a chunk.
+
+    Returns their moved gradient, M so far, how inputs reach the end of the chunk, and the state
+    that is needed next.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = gl.bfloat16
+    room_wh, room_wv, room_ch, room_cv = weights
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+
+    # Gradients of what reads the state before the chunk, and of what writes that after.
+    before = operand(eight_from_scratch(kept, BLOCK, WIDTH, right))
+    from_h, from_v = unstack_eight(multiply(operand(room_y.load(left)), before, none), BLOCK)
+    g_low = whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
+    room_state.store(g_low)
+    after = operand(turned(g_low, right))
+    to_h, to_v = unstack_eight(multiply(operand(room_x.load(left)), after, none), BLOCK)
+
+    # The gradient of the state itself moves on to the chunk before.
+    c_h = eight_of(room_ch.load(pair), HALF, eight)
+    c_v = eight_of(room_cv.load(pair), HALF, eight)
+    table, wide_table = half_of_table(here, FROM_START, HALF, low, BLOCK)
+    dc_h, dc_v = decay_back(from_h, from_v, wide_table)
+    from_h, from_v = decay(c_h, c_v, table)
+    from_start = stacked_turned(operand(from_h), operand(from_v), BLOCK, left)
+    e_h, e_vh, e_v = over_eight(over, HALF, part)
+    state = whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
+    state = multiply(from_start, operand(room_y.load(right)), state)
+    g, u = parts_eight(state, BLOCK, WIDTH, part)
+    moved = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
+    store_border(moved, before, borders, chunk, BLOCK, mma)
+
+    kept = load_half(following, chunk, BLOCK, WIDTH, low)
+    w_h = eight_of(room_wh.load(pair), HALF, eight)
+    w_v = eight_of(room_wv.load(pair), HALF, eight)
+    hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)
+    b_v, b_h = decay(w_v, w_h, hold)
+    table, wide_table = half_of_table(here, TO_END, HALF, low, BLOCK)
+    db_v, db_h = decay_back(to_v, to_h, wide_table)
+    to_v, to_h = decay(b_v, b_h, table)
+    to_end = stacked(operand(to_h), operand(to_v), BLOCK, left)
+    own, gradients = within_chunk(HALF, here, (c_h, c_v, b_h, b_v), (dc_h, dc_v, db_h, db_v),
+                                  d_matrix, low, BLOCK, mma)  # fmt: skip
+    leave_gradients(HALF, chunk, here, (w_h, w_v, c_h, c_v), gradients, sums, to_write, to_read,
+                    around, BLOCK)  # fmt: skip
+    return g, u, matrix + own, to_end, kept
+
+
+@gluon.jit
+def go_back(
+    inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders,
+    first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
+    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """The gradient of the state before the first chunk, its parts by halves, and of skip.
+
+    `states` are left and found by the program itself.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
+    low: gl.constexpr = gl.bfloat16
+    out_rows: gl.constexpr = whole_rows_layout(BLOCK, WIDTH, 4)
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(8, WIDTH // 8), [2, 1, 0])
+    thin_room: gl.constexpr = gl.SwizzledSharedLayout(8, 4, 2, [2, 1, 0])
+    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    size: gl.constexpr = 16 * WIDTH  # of a state, in words
+
+    x, _, write, _, quick, over_chunks, present = inputs
+    d_x, d_write, d_read, partial, borders = outputs
+    d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, by_lane)
+    i_mma, j_mma = axis_of(1, 16, mma), axis_of(2, 16, mma)
+    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+    rooms_y = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+    rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_tables = rooms_for_tables(low, 2)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+    if HAS_SKIP:
+        room_skip = room_for_skip(skip, BLOCK, WIDTH)
+    rooms = (rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over)
+    # Rooms of their own, not parts of one: between parts the compiler would put barriers.
+    room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    sums = rooms_for_sums(BLOCK)
+    more_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+    keep_states(
+        (x, write, quick, over_chunks, present), start, states,
+        (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
+        rooms_tables, first_chunk, last_chunk, segments, time, channels, left_variables,
+        strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+    )  # fmt: skip
+    states = states.to(gl.pointer_type(gl.int32), bitcast=True)
+    last = states + (last_chunk - first_chunk) * (BLOCK * size)
+    g, u, other_g, other_u = gradient_after(
+        d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
+        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH,
+    )  # fmt: skip
+    kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, low)
+    # One step ahead of the work: before the last chunk it only fetches.
+    for ahead in range(last_chunk - 1, first_chunk - 2, -1):
+        chunk = ahead + 1
+        if chunk == last_chunk:
+            _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
+                   HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+        async_copy.commit_group()
+        if chunk < last_chunk:
+            # Of this chunk, and of the one that comes next.
+            of_chunk = states + (chunk - first_chunk) * (BLOCK * size)
+            of_next = states + gl.maximum(ahead - first_chunk, 0) * (BLOCK * size)
+            async_copy.wait_group(0)
+            room = chunk % 2
+            room_x, room_y = rooms_x.index(room), rooms_y.index(room)
+            weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
+                       rooms_cv.index(room))  # fmt: skip
+            left_times = time - chunk * 16
+            t = chunk * 16
+            if REVERSE:
+                t = time - 1 - t
+            prefetch(of_next, chunk, size, BLOCK)
+            none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+            d_matrix = matrix_gradient((room_x,), (room_y,), chunk, low, BLOCK, mma)
+            here, over = copy_of(rooms_tables, room, low), rooms_over.index(room)
+            to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
+            around = (time, towards, left_times, left_variables)
+            out = partial + chunk * (6 * 256)
+            border = borders + chunk * 48
+            g, u, matrix, to_end, kept = _half_of_chunk(
+                0, chunk, room_x, room_y, weights, here, kept, of_chunk + size // 2, over,
+                g, u, d_matrix, none, room_g, (border, row_borders, left_variables), sums,
+                to_write, to_read, around, BLOCK, WIDTH,
+            )  # fmt: skip
+            barrier()  # keeps the halves apart, whose registers would not fit together
+            store_sums(sums, out, chunk, BLOCK)
+            # Here, for the second half loads nothing that registers could not hold:
+            # loads come back in the order of their making, and such a one would wait for all these.
+            if ahead >= first_chunk:
+                _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
+                       HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+            async_copy.commit_group()
+            other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
+                1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
+                d_matrix, matrix, room_u, (border + 8, row_borders, left_variables), sums,
+                to_write, to_read, around, BLOCK, WIDTH,
+            )  # fmt: skip
+
+            # `matrix` is symmetric up to its diagonal: for the input its later times matter.
+            later = gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0).to(low), left)
+            d_out = room_y.load(right)
+            d_in = gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma)
+            d_in = multiply(operand(later), operand(d_out), d_in)
+            d_in = multiply(to_end, operand(room_g.load(right)), d_in)
+            d_in = multiply(other_to_end, operand(room_u.load(right)), d_in)
+            if HAS_SKIP:
+                d_in += of_skip(room_skip, mma) * room_y.load(mma).to(gl.float32)
+                # Of the times (2j, 2j + 1, 2j + 8, 2j + 9) that a thread holds.
+                x_one, x_two = _two_halves(room_x.load(right), BLOCK, WIDTH)
+                d_one, d_two = _two_halves(d_out, BLOCK, WIDTH)
+                product = times_plus(x_one, d_one, times(x_two, d_two)).to(gl.float32)
+                product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
+                d_direct += gl.convert_layout(product, by_lane)
+            v_out, t_out = again(axis_of(0, BLOCK, out_rows), chunk), axis_of(1, 16, out_rows)
+            t_out = again(t_out % 8, chunk) + t_out // 8 * 8
+            stored = (t_out < left_times) & (v_out < left_variables)
+            at = v_out * (time * channels) + t_out * (towards * channels)
+            gl.store(d_x + far(t, channels) + at + axis_of(2, WIDTH, out_rows),
+                     gl.convert_layout(d_in.to(low), out_rows), mask=stored)  # fmt: skip
+
+            # What all variables share, steps and rates, by way of six sums.
+            store_sums(sums, out + 8, chunk, BLOCK)
+    return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

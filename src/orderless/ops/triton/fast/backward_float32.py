@@ -1,0 +1,307 @@
+# pyrefly: ignore-errors
+# Names bound under a compile-time switch are read under the same switch.
+"""Back through the chunks of a segment, in float32: each operand is two of bfloat16.
+
+Shared memory is what there is little of. x is divided into its parts where it lies, and no longer
+needed once a chunk has begun, so one room does. The gradient of y is, and has two. What the end of
+a chunk gives to the gradient of x is found at its beginning, where the gradient of the state is at
+hand, and waits in shared memory.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.ampere import async_copy
+
+from orderless.ops.triton.fast.arithmetic import (
+    again,
+    axis_of,
+    decay,
+    decay_back,
+    far,
+    flip,
+    loaded,
+    multiply,
+    operand,
+    parts_turned,
+)
+from orderless.ops.triton.fast.gradients import (
+    barrier,
+    gradient_after,
+    leave_gradients,
+    load_half,
+    matrix_gradient,
+    prefetch,
+    rooms_for_sums,
+    store_border,
+    store_sums,
+    unstack_eight,
+    within_chunk,
+)
+from orderless.ops.triton.fast.halves import (
+    eight_from_scratch,
+    parts_eight,
+    stacked,
+    stacked_turned,
+    whole_eight,
+    whole_part_layout,
+)
+from orderless.ops.triton.fast.kept_states_float32 import keep_states, over_of
+from orderless.ops.triton.fast.layouts import eight_layout, whole_pair_layout
+from orderless.ops.triton.fast.rooms import (
+    FROM_START,
+    HOLD,
+    TO_END,
+    copy_of,
+    eight_of,
+    fetch_rows,
+    fetch_tables,
+    fetch_weights,
+    half_of_table,
+    rooms_for_tables,
+)
+
+
+@gluon.jit
+def _over_states(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr, right: gl.constexpr):
+    """A part of [variable, (part, state), channel] as a right operand over states."""
+    value = gl.reshape(flip(value), [BLOCK, 2, 8, WIDTH // 8, 8])
+    value = gl.reshape(gl.permute(value, (0, 1, 4, 3, 2)), [BLOCK, 16, WIDTH])
+    return gl.convert_layout(value, right)
+
+
+@gluon.jit
+def _divide(room, value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Rooms with the two parts of a value, in place of the room that held it."""
+    lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(8, WIDTH // 8), [2, 1, 0])
+    parts = room._reinterpret(gl.bfloat16, [2, BLOCK, 16, WIDTH], lines)
+    big, small = operand(value)
+    parts.index(0).store(big)
+    parts.index(1).store(small)
+    return parts.index(0), parts.index(1)
+
+
+@gluon.jit
+def _led_to_end(HALF: gl.constexpr, both, d_in, weights, here, BLOCK: gl.constexpr,
+                WIDTH: gl.constexpr, mma: gl.constexpr):  # fmt: skip
+    """Add to the gradient of x what eight states have of it by way of the state after a chunk."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    _, _, b_h, b_v = _weights_of(HALF, weights, here, BLOCK)
+    table, _ = half_of_table(here, TO_END, HALF, gl.float32, BLOCK)
+    to_v, to_h = decay(b_v, b_h, table)
+    to_end = stacked(operand(to_h), operand(to_v), BLOCK, left)
+    over_states = (
+        _over_states(both[0], BLOCK, WIDTH, right),
+        _over_states(both[1], BLOCK, WIDTH, right),
+    )
+    return multiply(to_end, over_states, d_in)
+
+
+@gluon.jit
+def _weights_of(HALF: gl.constexpr, weights, here, BLOCK: gl.constexpr):
+    """Writes of eight states, and what is held of them: (w_h, w_v, b_h, b_v)."""
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    w_h, w_v = (
+        eight_of(weights[0].load(pair), HALF, eight),
+        eight_of(weights[1].load(pair), HALF, eight),
+    )
+    hold, _ = half_of_table(here, HOLD, HALF, gl.float32, BLOCK)
+    b_v, b_h = decay(w_v, w_h, hold)
+    return w_h, w_v, b_h, b_v
+
+
+@gluon.jit
+def _half_of_chunk(
+    HALF: gl.constexpr, chunk, parts_y, weights, here, tables, states, g, u, to_h, to_v,
+    d_matrix, matrix, borders, sums, to_write, to_read, around,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """What eight states have to do with a chunk: their moved gradient, and M so far.
+
+    to_h, to_v: the gradient of what writes the state after it.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = gl.float32
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+    before = load_half(states, chunk, BLOCK, WIDTH, low)
+    before = operand(eight_from_scratch(before, BLOCK, WIDTH, right))
+    from_h, from_v = unstack_eight(multiply(loaded(parts_y, left), before, none), BLOCK)
+
+    # The gradient of the state itself moves on to the chunk before.
+    c_h = eight_of(weights[2].load(pair), HALF, eight)
+    c_v = eight_of(weights[3].load(pair), HALF, eight)
+    table, _ = half_of_table(here, FROM_START, HALF, low, BLOCK)
+    dc_h, dc_v = decay_back(from_h, from_v, table)
+    from_h, from_v = decay(c_h, c_v, table)
+    from_start = stacked_turned(operand(from_h), operand(from_v), BLOCK, left)
+    e_h, e_vh, e_v = over_of(tables, chunk, HALF, part)
+    state = whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
+    state = multiply(from_start, loaded(parts_y, right), state)
+    store_border(operand(state), before, borders, chunk, BLOCK, mma)
+    g, u = parts_eight(state, BLOCK, WIDTH, part)
+
+    w_h, w_v, b_h, b_v = _weights_of(HALF, weights, here, BLOCK)
+    table, _ = half_of_table(here, TO_END, HALF, low, BLOCK)
+    db_v, db_h = decay_back(to_v, to_h, table)
+    own, gradients = within_chunk(HALF, here, (c_h, c_v, b_h, b_v), (dc_h, dc_v, db_h, db_v),
+                                  d_matrix, low, BLOCK, mma)  # fmt: skip
+    leave_gradients(HALF, chunk, here, (w_h, w_v, c_h, c_v), gradients, sums, to_write, to_read,
+                    around, BLOCK)  # fmt: skip
+    return g, u, matrix + own
+
+
+@gluon.jit
+def _add_now(a, b):
+    """a + b where it is written: put off, as it would be, it is two registers and not one."""
+    return gl.inline_asm_elementwise(
+        "add.f32 $0, $1, $2;", "=f,f,f", [a, b], dtype=gl.float32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
+def _fetch_signals(
+    chunk, signals, time, variables, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """Start to copy x and the gradient of y."""
+    x, d_y, room_x, rooms_y, present, of_x, of_y = signals
+    left_times = time - chunk * 16
+    fetch_rows(room_x, x, present, chunk, time, left_times, variables, of_x, towards,
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    fetch_rows(rooms_y.index(chunk % 2), d_y, present, chunk, time, left_times, variables, of_y,
+               towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+
+
+@gluon.jit
+def go_back(
+    inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders,
+    first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
+    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+):  # fmt: skip
+    """The gradient of the state before the first chunk, its parts by halves, and of skip.
+
+    `states` are left and found by the program itself.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    low: gl.constexpr = gl.float32
+    lanes: gl.constexpr = WIDTH // 4
+    across: gl.constexpr = 32 // lanes  # rows that the lanes of a warp hold at once
+    rows: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, across, lanes], [BLOCK, 1, 1], [2, 1, 0])
+    own_rows: gl.constexpr = gl.BlockedLayout([1, 16 // across, 1, 4], [1, 1, across, lanes],
+                                              [BLOCK, 1, 1, 1], [3, 2, 1, 0])  # fmt: skip
+    by_lane: gl.constexpr = gl.SliceLayout(1, own_rows)
+    wide_room: gl.constexpr = gl.SwizzledSharedLayout(4, 1, min(8, lanes), [2, 1, 0])
+    thin_room: gl.constexpr = gl.SwizzledSharedLayout(4, 2, 4, [2, 1, 0])
+    result_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(4, WIDTH // 8), [2, 1, 0])
+    size: gl.constexpr = 32 * WIDTH  # of a state
+
+    x, d_y, write, read, tables, present = inputs
+    d_x, d_write, d_read, partial, borders = outputs
+    of_x, of_write = strides
+    of_y, of_read = strides_of_y
+    d_direct = gl.zeros([BLOCK, across, WIDTH], gl.float32, by_lane)
+    i_mma, j_mma = axis_of(1, 16, mma), axis_of(2, 16, mma)
+    room_x = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
+    rooms_y = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+    weights = (
+        gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
+        gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
+        gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
+        gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
+    )
+    here = copy_of(rooms_for_tables(low, 1), 0, low)
+    room_in = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], result_room)
+    sums = rooms_for_sums(BLOCK)
+    keep_states(
+        (x, write, tables, present), start, states,
+        (rooms_y.index(0), weights[0], weights[1], here[0].slice(0, 8, dim=0)),
+        (rooms_y.index(1), weights[2], weights[3], here[0].slice(8, 8, dim=0)),
+        first_chunk, last_chunk, segments, time, channels, left_variables, strides, towards,
+        HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+    )  # fmt: skip
+    last = states + (last_chunk - first_chunk) * (BLOCK * size)
+    g, u, other_g, other_u = gradient_after(
+        d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
+        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH,
+    )  # fmt: skip
+    signals = (x, d_y, room_x, rooms_y, present, of_x, of_y)
+    _fetch_signals(last_chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
+                   BLOCK, WIDTH)  # fmt: skip
+    async_copy.commit_group()
+    for chunk in range(last_chunk - 1, first_chunk - 1, -1):
+        left_times = time - chunk * 16
+        # Of this chunk, and of the one that comes next.
+        of_chunk = states + (chunk - first_chunk) * (BLOCK * size)
+        prefetch(states + gl.maximum(chunk - 1 - first_chunk, 0) * (BLOCK * size), chunk, size,
+                 BLOCK)  # fmt: skip
+        t = chunk * 16
+        if REVERSE:
+            t = time - 1 - t
+        async_copy.wait_group(0)
+        room_y = rooms_y.index(chunk % 2)
+        x_now, y_now = room_x.load(rows), room_y.load(rows)
+        parts_x = _divide(room_x, x_now, BLOCK, WIDTH)
+        parts_y = _divide(room_y, y_now, BLOCK, WIDTH)
+        if HAS_SKIP:
+            room_in.store(gl.load(skip + axis_of(2, WIDTH, rows)) * y_now)
+            product = gl.reshape(x_now * y_now, [BLOCK, 16 // across, across, WIDTH])
+            d_direct = _add_now(d_direct, gl.convert_layout(gl.sum(product, 1), by_lane))
+        else:
+            room_in.store(gl.zeros([BLOCK, 16, WIDTH], gl.float32, rows))
+        fetch_weights(weights[0], weights[1], write, present, chunk, time, left_times,
+                      left_variables, of_write, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
+        fetch_weights(weights[2], weights[3], read, present, chunk, time, left_times,
+                      left_variables, of_read, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
+        fetch_tables(here, tables, None, chunk, low, BLOCK)
+        async_copy.commit_group()
+        d_matrix = matrix_gradient(parts_x, parts_y, chunk, low, BLOCK, mma)
+        none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+        other_both = operand(whole_eight(other_g, other_u, BLOCK, WIDTH, mma))
+        both = operand(whole_eight(g, u, BLOCK, WIDTH, mma))
+        signal = loaded(parts_x, left)
+        other_to = unstack_eight(multiply(signal, parts_turned(other_both, right), none), BLOCK)
+        to = unstack_eight(multiply(signal, parts_turned(both, right), none), BLOCK)
+        async_copy.wait_group(0)
+        d_in = _led_to_end(0, both, room_in.load(mma), weights, here, BLOCK, WIDTH, mma)
+        room_in.store(_led_to_end(1, other_both, d_in, weights, here, BLOCK, WIDTH, mma))
+        to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
+        around = (time, towards, left_times, left_variables)
+        out = partial + chunk * (6 * 256)
+        border = borders + chunk * 48
+        g, u, matrix = _half_of_chunk(
+            0, chunk, parts_y, weights, here, tables, of_chunk, g, u, to[0], to[1], d_matrix, none,
+            (border, row_borders, left_variables), sums, to_write, to_read, around, BLOCK, WIDTH,
+        )  # fmt: skip
+        barrier()  # keeps the halves apart, whose registers would not fit together
+        store_sums(sums, out, chunk, BLOCK)
+        if chunk > first_chunk:
+            _fetch_signals(chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
+                           BLOCK, WIDTH)  # fmt: skip
+        async_copy.commit_group()
+        other_g, other_u, matrix = _half_of_chunk(
+            1, chunk, parts_y, weights, here, tables, of_chunk + size // 2, other_g, other_u,
+            other_to[0], other_to[1], d_matrix, matrix, (border + 8, row_borders, left_variables),
+            sums, to_write, to_read, around, BLOCK, WIDTH,
+        )  # fmt: skip
+
+        # `matrix` is symmetric up to its diagonal: for the input its later times matter.
+        later = operand(gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0), left))
+        d_in = multiply(later, loaded(parts_y, right), room_in.load(mma))
+        v_out, t_out = again(axis_of(0, BLOCK, mma), chunk), axis_of(1, 16, mma)
+        t_out = again(t_out % 8, chunk) + t_out // 8 * 8
+        stored = (t_out < left_times) & (v_out < left_variables)
+        at = v_out * (time * channels) + t_out * (towards * channels)
+        gl.store(d_x + far(t, channels) + at + axis_of(2, WIDTH, mma), d_in, mask=stored)
+
+        # What all variables share, steps and rates, by way of six sums.
+        store_sums(sums, out + 8, chunk, BLOCK)
+    return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

@@ -1,0 +1,352 @@
+"""What going back through a chunk has to find, in either precision, for eight states at a time.
+
+Operands are as `multiply` takes them; a warp owns a variable.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from orderless.ops.triton.fast.arithmetic import (
+    again,
+    axis_of,
+    bit,
+    choose,
+    converted,
+    decay,
+    decay_back,
+    flip,
+    loaded,
+    loaded_turned,
+    masked,
+    multiply,
+    operand,
+    parts_turned,
+    to_float32,
+)
+from orderless.ops.triton.fast.halves import (
+    eight_from_scratch,
+    stack_eight,
+    stacked,
+    stacked_turned,
+    whole_eight,
+    whole_part_layout,
+)
+from orderless.ops.triton.fast.layouts import bits, eight_layout
+from orderless.ops.triton.fast.rooms import HOLD, half_of_table
+
+# Its name since Triton 3.7 is the second.
+barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
+
+
+@gluon.constexpr_function
+def _block_layout(block):
+    """[variable, 8, 8]: a quarter of a result."""
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    return gl.DistributedLinearLayout([[0, 0, 1]], lanes, bits(block, 0, 3), [], [block, 8, 8])
+
+
+@gluon.jit
+def unstack_eight(both, BLOCK: gl.constexpr):
+    """What `stack_eight` put together."""
+    eight: gl.constexpr = eight_layout(BLOCK)
+    first, second = gl.split(gl.permute(gl.reshape(both, [BLOCK, 16, 2, 8]), (0, 1, 3, 2)))
+    return gl.convert_layout(first, eight), gl.convert_layout(second, eight)
+
+
+@gluon.jit
+def load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, low: gl.constexpr):
+    """Half of the state of each variable, as the threads kept it, in words of four bytes."""
+    word: gl.constexpr = 32 // low.primitive_bitwidth
+    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
+    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
+    i = gl.arange(0, 16 * WIDTH // word, gl.SliceLayout(0, flat))[None, :]
+    return gl.load(states + (v * (32 * WIDTH // word) + i))
+
+
+@gluon.constexpr_function
+def size_of_half(low, width):
+    """Of half of the state of a variable, in words."""
+    return 16 * width * low.primitive_bitwidth // 32
+
+
+@gluon.jit
+def prefetch(states, now, size: gl.constexpr, BLOCK: gl.constexpr):
+    """Start to bring a state of each variable into the L2 cache."""
+    lines: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [BLOCK, 1], [1, 0])
+    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], now) * size
+    at = again(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :], now) * (size // 32)
+    gl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v + at)).to(gl.int64)],
+        dtype=gl.int32, is_pure=False, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def rooms_for_sums(BLOCK: gl.constexpr):
+    """Rooms of their own, not parts of one: between parts the compiler would put barriers."""
+    four: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
+    two: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    return (
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 32], four),
+        gl.allocate_shared_memory(gl.float32, [BLOCK, 16, 16], two),
+    )
+
+
+@gluon.jit
+def leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
+    """Leave six tiles of [variable, time, eight states], side by side."""
+    four_of_them = gl.join(gl.join(one, three), gl.join(two, four))  # ... state, first, second bit
+    four_of_them = gl.reshape(gl.permute(four_of_them, (0, 1, 3, 4, 2)), [BLOCK, 16, 32])
+    room_four, room_two = rooms
+    room_four.store(four_of_them)
+    room_two.store(gl.reshape(gl.permute(gl.join(five, six), (0, 1, 3, 2)), [BLOCK, 16, 16]))
+
+
+@gluon.jit
+def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr):
+    spread: gl.constexpr = gl.BlockedLayout(
+        [BLOCK, 1, WIDE // 8], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0]
+    )
+    total = gl.sum(room.load(spread), 0)
+    flat: gl.constexpr = gl.SliceLayout(0, spread)
+    i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
+    j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
+    gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total.to(out.dtype.element_ty))
+
+
+@gluon.jit
+def store_sums(rooms, out, now, BLOCK: gl.constexpr):
+    """Sum what the variables of the block left, and store it."""
+    room_four, room_two = rooms
+    _sum_of_room(room_four, out, now, 32, BLOCK)
+    _sum_of_room(room_two, out + 1024, now, 16, BLOCK)
+
+
+@gluon.jit
+def store_border(g, h, borders, now, BLOCK: gl.constexpr, mma: gl.constexpr):
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart.
+
+    borders: where those of the first variable lie, how far those of the others, and how many.
+    """
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    product = multiply(converted(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
+    product = gl.permute(gl.reshape(product, [BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
+    from_h, from_v = gl.split(product)
+    hh, _ = gl.split(from_h)
+    vh, vv = gl.split(from_v)
+    out, row, variables = borders
+    v, i = again(axis_of(0, BLOCK, quarter), now), again(axis_of(1, 8, quarter), now)
+    j = axis_of(2, 8, quarter)
+    j = again(j // 2, now) * 2 + j % 2
+    out = out + (v * row + gl.where(i == j, i, 0))
+    keep = (v < variables) & (i == j)  # diagonals
+    gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
+    gl.store(out + 16, gl.convert_layout(vv, quarter), mask=keep)
+    gl.store(out + 32, gl.convert_layout(vh, quarter), mask=keep)
+
+
+@gluon.jit
+def _quarters(value, BLOCK: gl.constexpr):
+    """[variable, 16, 16] as four of [variable, 8, 8], row by row."""
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    value = gl.permute(gl.reshape(value, [BLOCK, 2, 8, 2, 8]), (0, 2, 4, 3, 1))
+    first, second = gl.split(value)
+    one, two = gl.split(first)
+    three, four = gl.split(second)
+    return (
+        gl.convert_layout(one, quarter), gl.convert_layout(two, quarter),
+        gl.convert_layout(three, quarter), gl.convert_layout(four, quarter),
+    )  # fmt: skip
+
+
+@gluon.jit
+def _of_quarters(one, two, three, four, BLOCK: gl.constexpr, layout: gl.constexpr):
+    value = gl.join(gl.join(one, two), gl.join(three, four))  # ... column, row of quarters
+    value = gl.reshape(gl.permute(value, (0, 4, 1, 3, 2)), [BLOCK, 16, 16])
+    return gl.convert_layout(value, layout)
+
+
+@gluon.jit
+def _symmetric(forth, now, BLOCK: gl.constexpr):
+    quarter: gl.constexpr = _block_layout(BLOCK)
+    i, j = axis_of(1, 8, quarter), axis_of(2, 8, quarter)
+    i = again(i, now)  # a mask that is kept is a mask that is spilled
+    one, _, three, four = _quarters(forth, BLOCK)
+    zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, quarter)
+    same = (masked(i == j, one, zero), masked(i == j, four, zero))
+    one, four = masked(i >= j, one, flip(one)), masked(i >= j, four, flip(four))
+    return (
+        (flip(three), three),
+        (masked((i ^ j) >> 2 == 1, one, zero), masked((i ^ j) >> 2 == 1, four, zero)),
+        (masked((i ^ j) >> 1 == 1, one, zero), masked((i ^ j) >> 1 == 1, four, zero)),
+        (masked(i ^ j == 1, one, zero), masked(i ^ j == 1, four, zero)),
+        same,
+    )
+
+
+@gluon.jit
+def matrix_gradient(rooms_x, rooms_y, now, low: gl.constexpr, BLOCK: gl.constexpr,
+                    mma: gl.constexpr):  # fmt: skip
+    """The gradient of M, made symmetric: of each part of it what the four bits and `same` have."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+    forth = multiply(loaded(rooms_y, left), loaded_turned(rooms_x, right), none)
+    forth = operand(forth.to(low))
+    if len(forth) == 1:
+        return (_symmetric(forth[0], now, BLOCK),)
+    else:  # noqa: RET505
+        return _symmetric(forth[0], now, BLOCK), _symmetric(forth[1], now, BLOCK)
+
+
+@gluon.jit
+def _part_of_bit(whole, kind: gl.constexpr, BLOCK: gl.constexpr, left: gl.constexpr):
+    zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, _block_layout(BLOCK))
+    first, second = whole[kind]
+    if kind == 0:
+        return _of_quarters(zero, first, second, zero, BLOCK, left)
+    else:  # noqa: RET505
+        return _of_quarters(first, zero, zero, second, BLOCK, left)
+
+
+@gluon.jit
+def _of_bit(d_matrix, kind: gl.constexpr, BLOCK: gl.constexpr, left: gl.constexpr):
+    """What a table, or for kind 4 the diagonal, has of the gradient of M, as a left operand."""
+    one = _part_of_bit(d_matrix[0], kind, BLOCK, left)
+    if len(d_matrix) == 1:
+        return (one,)
+    else:  # noqa: RET505
+        return one, _part_of_bit(d_matrix[1], kind, BLOCK, left)
+
+
+@gluon.jit
+def _add_same(total_h, total_v, d_matrix, other_h, other_v, BLOCK: gl.constexpr,
+              mma: gl.constexpr):  # fmt: skip
+    """total + (the diagonal of the gradient of M) other."""
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    other = parts_turned(stacked_turned(other_h, other_v, BLOCK, mma), right)
+    total = gl.convert_layout(stack_eight(total_h, total_v, BLOCK), mma)
+    return unstack_eight(multiply(_of_bit(d_matrix, 4, BLOCK, left), other, total), BLOCK)
+
+
+@gluon.jit
+def _add_to_one(flag, first, second, a, b):
+    """(first + a b, second) where a flag is not zero, and (first, second + a b) where it is."""
+    return gl.inline_asm_elementwise(
+        "{ .reg .pred p; setp.ne.s32 p, $6, 0; mov.f32 $0, $2; mov.f32 $1, $3;"
+        "@p fma.rn.f32 $0, $4, $5, $2; @!p fma.rn.f32 $1, $4, $5, $3; }",
+        "=f,=f,f,f,f,f,r", [first, second, a, b, flag],
+        dtype=(gl.float32, gl.float32), is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def gradient_after(d_end, last, borders, now, channels, segments, variables, is_last,
+                   low: gl.constexpr, HAS_END: gl.constexpr, BLOCK: gl.constexpr,
+                   WIDTH: gl.constexpr):  # fmt: skip
+    """The gradient of the state after all chunks, h and v parts of each half of the states.
+
+    last: that state, for the border behind the last chunk of all.
+    """
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    if HAS_END:
+        v = axis_of(0, BLOCK, part)
+        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
+        at = d_end + (at + axis_of(2, WIDTH, part))
+        inside = v < variables
+        g = gl.load(at, mask=inside, other=0.0)
+        u = gl.load(at + 16 * channels, mask=inside, other=0.0)
+        other_g = gl.load(at + 8 * channels, mask=inside, other=0.0)
+        other_u = gl.load(at + 24 * channels, mask=inside, other=0.0)
+        out, row = borders
+        variables = gl.where(is_last, variables, 0)
+        state = load_half(last, now, BLOCK, WIDTH, low)
+        state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
+        both = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
+        store_border(both, state, (out, row, variables), now, BLOCK, mma)
+        state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, low)
+        state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
+        both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
+        store_border(both, state, (out + 8, row, variables), now, BLOCK, mma)
+        return g, u, other_g, other_u
+    else:  # noqa: RET505
+        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        return none, none, none, none
+
+
+@gluon.jit
+def within_chunk(HALF: gl.constexpr, here, reads_writes, gradients, d_matrix, low: gl.constexpr,
+                 BLOCK: gl.constexpr, mma: gl.constexpr):  # fmt: skip
+    """What happens between the times of a chunk, bit by bit: M, and the gradients so far and more.
+
+    reads_writes: the reads and the held writes, (c_h, c_v, b_h, b_v); gradients are of these.
+    """
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    t = axis_of(1, 16, eight_layout(BLOCK))
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+    c_h, c_v, b_h, b_v = reads_writes
+    dc_h, dc_v, db_h, db_v = gradients
+    now_ch, now_cv, now_bh, now_bv = operand(c_h), operand(c_v), operand(b_h), operand(b_v)
+    dc_h, dc_v = _add_same(dc_h, dc_v, d_matrix, now_bh, now_bv, BLOCK, mma)
+    db_h, db_v = _add_same(db_h, db_v, d_matrix, now_ch, now_cv, BLOCK, mma)
+    own = multiply(
+        stacked(now_ch, now_cv, BLOCK, left),
+        parts_turned(stacked(now_bh, now_bv, BLOCK, mma), right),
+        none,
+    )
+    for kind in gl.static_range(4):
+        reads = t & (8 >> kind)
+        table, wide_table = half_of_table(here, kind, HALF, low, BLOCK)
+        first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h), table)
+        first, second = operand(first), operand(second)
+        response = multiply(
+            stacked(first, second, BLOCK, left),
+            parts_turned(stacked(second, first, BLOCK, mma), right),
+            none,
+        )
+        own = gl.where(bit(kind, mma), response, own)
+        over_times = parts_turned(stacked_turned(second, first, BLOCK, mma), right)
+        d_pair = multiply(_of_bit(d_matrix, kind, BLOCK, left), over_times, none)
+        d_first, d_second = unstack_eight(d_pair, BLOCK)
+        dc_h, db_v = _add_to_one(reads, dc_h, db_v, d_first, wide_table[0])
+        dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_first, wide_table[1])
+        dc_v, db_h = _add_to_one(reads, dc_v, db_h, d_second, wide_table[2])
+    return own, (dc_h, dc_v, db_h, db_v)
+
+
+@gluon.jit
+def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, to_write, to_read,
+                    around, BLOCK: gl.constexpr):  # fmt: skip
+    """Store the gradients of weights, and leave their sums with the weights (w_h, w_v, c_h, c_v).
+
+    gradients: of reads and held writes, (dc_h, dc_v, db_h, db_v).
+    """
+    eight: gl.constexpr = eight_layout(BLOCK)
+    w_h, w_v, c_h, c_v = weights
+    dc_h, dc_v, db_h, db_v = gradients
+    _, hold = half_of_table(here, HOLD, HALF, w_h.dtype, BLOCK)
+    low: gl.constexpr = to_write.dtype.element_ty
+    dw_v, dw_h = decay_back(db_v, db_h, hold)
+    time, towards, left_times, left_variables = around
+    v_eight, t_eight = again(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
+    t_eight = again(t_eight % 8, chunk) + t_eight // 8 * 8
+    stored = (t_eight < left_times) & (v_eight < left_variables)
+    at = v_eight * (time * 32) + t_eight * (towards * 32) + (axis_of(2, 8, eight) + HALF * 8)
+    to_write, to_read = to_write + at, to_read + at
+    gl.store(to_write, dw_h.to(low), mask=stored)
+    gl.store(to_write + 16, dw_v.to(low), mask=stored)
+    w_h, w_v, c_h, c_v = (
+        to_float32(w_h, eight),
+        to_float32(w_v, eight),
+        to_float32(c_h, eight),
+        to_float32(c_v, eight),
+    )
+    leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
+               BLOCK)  # fmt: skip
+    gl.store(to_read, dc_h.to(low), mask=stored)
+    gl.store(to_read + 16, dc_v.to(low), mask=stored)
