@@ -54,6 +54,7 @@ from orderless.ops.triton.fast.rooms import (
     room_for_skip,
     rooms_for_tables,
 )
+from orderless.ops.triton.overlap import after_others
 
 # Its name since Triton 3.7 is the second.
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
@@ -401,6 +402,7 @@ def fast_backward(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -410,6 +412,7 @@ def fast_backward(
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
     """
+    after_others(OVERLAP)
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)

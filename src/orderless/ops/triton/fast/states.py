@@ -22,6 +22,7 @@ from orderless.ops.triton.fast.rooms import (
     pairs_of_lines,
     singles_of_lines,
 )
+from orderless.ops.triton.overlap import after_others
 
 
 @gluon.constexpr_function
@@ -130,6 +131,7 @@ def fast_states(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
     EVERY_CHUNK: gl.constexpr, ADJOINT: gl.constexpr,
+    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """EVERY_CHUNK, in float32: the state before every chunk and after the last.
 
@@ -138,6 +140,7 @@ def fast_states(
     float32 are those after each segment. ADJOINT, as in `scan_states`: the gradients before each,
     from that of y and `read`.
     """
+    after_others(OVERLAP)
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
