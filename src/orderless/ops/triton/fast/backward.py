@@ -394,7 +394,7 @@ def _half_of_chunk(
 def fast_backward(
     x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -431,10 +431,9 @@ def fast_backward(
     sums_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    b, batch, first_variable, slice_, head, first_channel, segment = program_of(
-        variables, channels, head_size, segments, BLOCK, WIDTH
+    b, first_variable, slice_, head, first_channel, segment = program_of(
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
-    heads = channels // head_size
     if low == gl.bfloat16:
         quick += (b * heads + head) * chunks * QUICK
         over_chunks += (b * heads + head) * chunks * 64
@@ -451,18 +450,20 @@ def fast_backward(
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     per_head = head_size // WIDTH
-    part = (first_variable // BLOCK) * per_head + slice_ % per_head
+    of_head = slice_ - head * per_head
+    part = (first_variable // BLOCK) * per_head + of_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
     # Borders have a part for each variable, not for each block.
-    borders += ((first_variable * per_head + slice_ % per_head) * batch + b) * heads * (
+    borders += ((first_variable * per_head + of_head) * batch + b) * heads * (
         chunks + 1
     ) * 48 + head * (chunks + 1) * 48
     row_borders = per_head * batch * heads * (chunks + 1) * 48
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
-    d_write += (slice_ * batch * variables * time + line) * 32
-    d_read += (slice_ * batch * variables * time + line) * 32
+    of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * 32
+    d_write += of_slice
+    d_read += of_slice
     row_end = axis_of(1, 8, half) * channels + axis_of(2, WIDTH, half)
     states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
     scratch = states

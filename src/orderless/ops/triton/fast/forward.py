@@ -79,7 +79,7 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 def fast_forward(
     x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
     present, y, end,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -123,10 +123,10 @@ def fast_forward(
 
     # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
-    b, _, first_variable, _, head, first_channel, segment = program_of(
-        variables, channels, head_size, segments, BLOCK, WIDTH
+    b, first_variable, _, head, first_channel, segment = program_of(
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
-    first_table = (b * (channels // head_size) + head) * chunks
+    first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     if low == gl.bfloat16:
         quick += first_table * QUICK
