@@ -28,7 +28,7 @@ sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": 16, "PADDED": 16, "AT_ONCE": 64}
 sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
-    (tables.sums_gradient, 2, ()),
+    (tables.sums_gradient, 4, ()),
     (kernels.carry_segments, 1, ()),
     (kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),

@@ -467,7 +467,7 @@ def scan_backward(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=2, num_stages=1,
+        REVERSE=reverse, num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
     d_skip, d_rates = _sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)
