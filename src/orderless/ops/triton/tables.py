@@ -33,6 +33,7 @@ import triton.language as tl
 
 from orderless.ops.triton.overlap import after_others
 from orderless.ops.triton.zero_order_hold import (
+    exp,
     exprel,
     hold,
     hold_gradient,
@@ -360,7 +361,7 @@ def sums_gradient(
     # starts from the border before the chunk, back from the one after it.
     goes_forth = h <= v
     gap = -tl.abs(h - v) * span
-    decay = tl.exp(gap)
+    decay = exp(gap)
     earlier, later = tl.maximum(row - 1, 0), tl.minimum(row + 1, 15)
     so_far, forth = tl.associative_scan(
         (
