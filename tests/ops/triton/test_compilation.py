@@ -28,7 +28,7 @@ sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": 16, "PADDED": 16, "AT_ONCE": 64}
 sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
-    (tables.sums_gradient, 2, ()),
+    (tables.sums_gradient, 4, ()),
     (kernels.carry_segments, 1, ()),
     (kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),
@@ -52,7 +52,11 @@ for kernel, warps, off in compiled:
         signature[name] = "constexpr" if (i,) in constants else types.get(name, "i32")
     by_hand = kernel.__module__.startswith(fast.__name__)
     source = (GluonASTSource if by_hand else ASTSource)(kernel, signature, constants, known)
-    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+    options = {"num_warps": warps, "launch_pdl": True}
+    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    # Nothing is loaded or stored before the kernels before have ended.
+    before, _ = ptx.split("griddepcontrol.wait")
+    assert not any(f" {access}.global" in before for access in ("ld", "st", "cp.async")), kernel
 """
 
 

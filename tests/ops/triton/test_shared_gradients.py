@@ -14,14 +14,14 @@ def _gradients(device, step, rates, sums, borders):
     sums_gradient[(batch * chunks,)](
         step, *rates, sums, borders, d_step, d_rates, time, 1, chunks, *step.stride()[:2],
         len(sums), sums[0].numel(), len(borders), borders[0].numel(),
-        HAS_END=False, STATES=16, PADDED=16, REVERSE=False, num_warps=2,
+        HAS_END=False, STATES=16, PADDED=16, REVERSE=False, num_warps=4,
     )  # fmt: skip
     return d_step, d_rates
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_many_parts_have_the_gradients_of_their_sum(device, dtype):
-    # More parts than are loaded at once, of sums (8) and of borders (64), and a rest of each.
+    # More parts than are loaded at once, of sums (4) and of borders (16), and a rest of each.
     draw = torch.Generator().manual_seed(0)
     step = torch.rand(2, 30, 1, generator=draw).to(device)
     rates = [-torch.rand(1, 16, generator=draw).to(device) for _ in range(3)]

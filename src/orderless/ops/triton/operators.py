@@ -100,6 +100,14 @@ class _Sizes:
         """Programs that run side by side without splitting time."""
         return self.batch * self.blocks * self.slices
 
+    def shape(self, fast: bool) -> tuple[int, ...]:
+        """As kernels take it; those of `fast` also what they would have to divide for."""
+        shape = (
+            self.variables, self.time, self.channels, self.head_size, self.chunks,
+            self.segments, self.per_segment,
+        )  # fmt: skip
+        return (*shape, self.heads, self.batch) if fast else shape
+
     @property
     def tile(self) -> dict[str, Any]:
         return {
@@ -252,11 +260,7 @@ def _segment_states(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
     grid = (sizes.rows * sizes.segments,)
-    rest = (
-        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
-        sizes.segments, sizes.per_segment,
-        *strides(signal), *strides(weights), *strides(present),
-    )  # fmt: skip
+    rest = (*sizes.shape(fast), *strides(signal), *strides(weights), *strides(present))
     given: dict[str, Any] = {
         "HAS_PRESENT": present is not None,
         "REVERSE": reverse,
@@ -332,8 +336,7 @@ def scan(
         readout(read, shared, None, present, y)
     end = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
     rest = (
-        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
-        sizes.segments, sizes.per_segment,
+        *sizes.shape(fast),
         *strides(x), *strides(write), *strides(read), *strides(present), *strides(gate),
     )  # fmt: skip
     given: dict[str, Any] = {
@@ -401,10 +404,7 @@ def scan_backward(
     made = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
-    shape = (
-        sizes.variables, sizes.time, sizes.channels, sizes.head_size, sizes.chunks,
-        sizes.segments, sizes.per_segment,
-    )  # fmt: skip
+    shape = sizes.shape(fast)
     grid = (sizes.rows * sizes.segments,)
     masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     started = {"HAS_START": start is not None}
@@ -466,7 +466,7 @@ def scan_backward(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=2, num_stages=1,
+        REVERSE=reverse, num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
     d_skip, d_rates = _sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)

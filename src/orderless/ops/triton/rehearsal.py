@@ -19,6 +19,8 @@ import triton
 from triton.runtime import driver
 from triton.runtime.cache import triton_key
 
+from orderless.ops.triton.overlap import overlap
+
 LAUNCHERS_IN_C = triton.__version__.startswith("3.6.")  # one for every kernel, not yet compiled
 
 
@@ -32,7 +34,8 @@ _known: set[tuple] = set()
 
 def launch(kernel: Any, grid: tuple[int, ...]) -> Callable:
     """What runs a kernel, given its arguments; in a rehearsal, what compiles it."""
-    return kernel[grid] if _rehearsal.pool is None else partial(_submit, kernel)
+    run = kernel[grid] if _rehearsal.pool is None else partial(_submit, kernel)
+    return partial(run, **overlap())
 
 
 def rehearse(function: Callable, arguments: tuple) -> None:

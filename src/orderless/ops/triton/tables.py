@@ -31,8 +31,10 @@ and it has first (e1, evh) of each place, [place, half of the states, thread, 2,
 import triton
 import triton.language as tl
 
+from orderless.ops.triton.overlap import after_others
 from orderless.ops.triton.zero_order_hold import (
-    exp_difference,
+    exp,
+    exprel,
     hold,
     hold_gradient,
     transition,
@@ -57,12 +59,10 @@ def _within(kind):
 
 
 @triton.jit
-def _steps(step, b, chunk, head, time, heads, step_batch, step_time, later: tl.constexpr,
-           REVERSE: tl.constexpr):  # fmt: skip
-    """The steps of a chunk's times, or of those `later`; 0 outside of the chunk."""
-    i = tl.arange(0, 16) + later
-    at = chunk * 16 + i
-    inside = (at < time) & (i >= 0) & (i < 16)
+def _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE: tl.constexpr):
+    """The steps of a chunk's times; 0 after the last."""
+    at = chunk * 16 + tl.arange(0, 16)
+    inside = at < time
     if REVERSE:
         at = time - 1 - at
     values = tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
@@ -151,6 +151,7 @@ def fill_tables(
     time, heads, chunks, per_segment, step_batch, step_time, write_batch, write_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
     HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
+    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """One program per (batch, head, chunk). held: whether writing times in `quick` are.
 
@@ -161,14 +162,13 @@ def fill_tables(
     Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
     for one after the other would fill the time.
     """
+    after_others(OVERLAP)
     pid = tl.program_id(0)
-    chunk = pid % chunks
+    chunk = (pid % chunks).to(tl.int64)
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(
-        step, b, chunk.to(tl.int64), head, time, heads, step_batch, step_time, 0, REVERSE
-    )
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
     if HAS_SEGMENTS:  # noqa: SIM102
@@ -205,7 +205,7 @@ def fill_tables(
         )
     if HAS_FIELD:
         row = tl.arange(0, 16)[None, :, None]
-        t = chunk.to(tl.int64) * 16 + row
+        t = chunk * 16 + row
         inside = t < time
         if REVERSE:
             t = time - 1 - t
@@ -234,8 +234,10 @@ def _sum_block(parts, total, count, size, block, BLOCK: tl.constexpr):
 def sum_parts(
     parts, total, count, size, other_parts, other_total, other_count, other_size,
     BLOCK: tl.constexpr, OTHER_BLOCK: tl.constexpr,
+    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """total = the sum of `count` arrays of `size`, always in the same order; and of others."""
+    after_others(OVERLAP)
     pid = tl.program_id(0)
     blocks = tl.cdiv(size, BLOCK)
     if pid < blocks:
@@ -251,26 +253,14 @@ def _one_after_another(decay, value, next_decay, next_value):
 
 
 @triton.jit
-def _sum_rows(at, parts, size, all_six, PADDED: tl.constexpr):
-    """Six rows, [1, N] each, or the first three, summed over parts in a fixed order."""
-    at_once: tl.constexpr = 1024 // PADDED
-    part = tl.arange(0, at_once)[:, None]
-    at += tl.arange(0, PADDED)[None, :]
-    a = tl.zeros([at_once, PADDED], tl.float32)
-    b, c, d, e, f = a, a, a, a, a
-    for done in range(0, parts, at_once):
-        inside = done + part < parts
-        here = at + (done + part).to(tl.int64) * size
-        a += tl.load(here, mask=inside, other=0.0)
-        b += tl.load(here + PADDED, mask=inside, other=0.0)
-        c += tl.load(here + 2 * PADDED, mask=inside, other=0.0)
-        d += tl.load(here + 3 * PADDED, mask=inside & all_six, other=0.0)
-        e += tl.load(here + 4 * PADDED, mask=inside & all_six, other=0.0)
-        f += tl.load(here + 5 * PADDED, mask=inside & all_six, other=0.0)
-    return (
-        tl.sum(a, 0)[None, :], tl.sum(b, 0)[None, :], tl.sum(c, 0)[None, :],
-        tl.sum(d, 0)[None, :], tl.sum(e, 0)[None, :], tl.sum(f, 0)[None, :],
-    )  # fmt: skip
+def _rows(value, index, PADDED: tl.constexpr):
+    """Row index[t] of a value [16, N] for every time t.
+
+    Triton lays out a gather so that a warp has all of a column, and all that is made of it as well:
+    so what runs along time goes from lane to lane, without shared memory and barriers.
+    """
+    value = tl.broadcast_to(value, (16, PADDED))
+    return tl.gather(value, index + tl.zeros([16, PADDED], tl.int32), 0)
 
 
 @triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
@@ -296,6 +286,7 @@ def sums_gradient(
     STATES: tl.constexpr,
     PADDED: tl.constexpr,
     REVERSE: tl.constexpr,
+    OVERLAP: tl.constexpr = False,
 ):
     """The gradients of steps and rates, from sums over variables and channels.
 
@@ -316,21 +307,30 @@ def sums_gradient(
     H, chunk + 1, 3, N]: (h, h), (v, v), (v, h) of g h' before each chunk, and after the last if
     HAS_END. d_step [B,T,H]; d_rates [B, chunk, 3, H, N]. One program per (batch, head, chunk).
     """
-    pid = tl.program_id(0).to(tl.int64)
-    chunk = pid % chunks
+    after_others(OVERLAP)
+    pid = tl.program_id(0)
+    chunk = (pid % chunks).to(tl.int64)
     head = (pid // chunks) % heads
-    b = pid // (chunks * heads)
-    steps = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 0, REVERSE)
+    b = (pid // chunks // heads).to(tl.int64)
+    pid = pid.to(tl.int64)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
-    span = steps[:, None]
-    row, column = tl.arange(0, 16)[:, None], tl.arange(0, 16)[None, :]
+    row = tl.arange(0, 16)[:, None]
     size: tl.constexpr = 16 * PADDED
     write_hh = tl.zeros([16, PADDED], tl.float32)
     write_vv, write_vh, read_hh, read_vv, read_vh = write_hh, write_hh, write_hh, write_hh, write_hh
     at = sums + pid * (6 * size) + row * PADDED + tl.arange(0, PADDED)[None, :]
-    # All sums in one loop and several parts at once: so loads do not wait for each other.
-    for done in range(0, parts, 8):
-        for part in tl.static_range(8):
+    # (hh, vv, vh) before the chunk and after it, and two rows of no use: of a quarter of the parts.
+    border = tl.zeros([4, 8 * PADDED], tl.float32)
+    quarter, column = tl.cdiv(border_parts, 4), tl.arange(0, 8 * PADDED)[None, :]
+    first = tl.arange(0, 4)[:, None] * quarter
+    known = column < tl.where((chunk < chunks - 1) | HAS_END, 6 * PADDED, 3 * PADDED)
+    of_borders = tl.where(known, tl.minimum(border_parts - first, quarter), 0)
+    at_border = borders + (pid + b * heads + head) * (3 * PADDED)
+    at_border += first.to(tl.int64) * borders_size + column
+    # All in one loop and several parts at once: so loads do not wait for each other.
+    for done in range(0, tl.maximum(parts, quarter), 4):
+        for part in tl.static_range(4):
             exists = done + part < parts
             write_hh += tl.load(at, mask=exists, other=0.0)
             write_vv += tl.load(at + size, mask=exists, other=0.0)
@@ -339,11 +339,18 @@ def sums_gradient(
             read_vv += tl.load(at + 4 * size, mask=exists, other=0.0)
             read_vh += tl.load(at + 5 * size, mask=exists, other=0.0)
             at += sums_size
-    at = borders + (pid + b * heads + head) * (3 * PADDED)
-    goes_on = (chunk < chunks - 1) | HAS_END
-    before_hh, before_vv, before_vh, after_hh, after_vv, after_vh = _sum_rows(
-        at, border_parts, borders_size, goes_on, PADDED
-    )
+            border += tl.load(at_border, mask=done + part < of_borders, other=0.0)
+            at_border += borders_size
+    write_hh, read_hh = _rows(write_hh, row, PADDED), _rows(read_hh, row, PADDED)
+    write_vv, read_vv = _rows(write_vv, row, PADDED), _rows(read_vv, row, PADDED)
+    write_vh, read_vh = _rows(write_vh, row, PADDED), _rows(read_vh, row, PADDED)
+    border = tl.broadcast_to(tl.sum(border, 0)[None, :], (2, 8 * PADDED))
+    border = tl.reshape(border, (16, PADDED))
+    before_hh, after_hh = _rows(border, 0, PADDED), _rows(border, 3, PADDED)
+    before_vv, after_vv = _rows(border, 1, PADDED), _rows(border, 4, PADDED)
+    before_vh, after_vh = _rows(border, 2, PADDED), _rows(border, 5, PADDED)
+    h, v, vh = _rows(h, row, PADDED), _rows(v, row, PADDED), _rows(vh, row, PADDED)
+    span = _rows(steps[:, None], row, PADDED)
 
     phi_h, phi_v, phi_vh = hold(h, v, vh, span)
     flow_hh = phi_h * write_hh - read_hh
@@ -352,46 +359,55 @@ def sums_gradient(
 
     # The larger of exp(h step) and exp(v step) times the entry (v, h) of g[t] h[t-1]'. Forth it
     # starts from the border before the chunk, back from the one after it.
-    gap = -tl.abs(h - v)
-    earlier = _steps(step, b, chunk, head, time, heads, step_batch, step_time, -1, REVERSE)
-    above = tl.maximum(row - 1, 0) + tl.zeros([16, PADDED], tl.int32)
-    moved = tl.where(row == 0, before_vh, tl.gather(flow_vh, above, 0))
-    _, forth = tl.associative_scan((tl.exp(gap * earlier[:, None]), moved), 0, _one_after_another)
-    later = _steps(step, b, chunk, head, time, heads, step_batch, step_time, 1, REVERSE)
-    moved = tl.where(row == 15, after_vh - flow_vh, -flow_vh)
-    _, back = tl.associative_scan(
-        (tl.exp(gap * later[:, None]), moved), 0, _one_after_another, reverse=True
+    goes_forth = h <= v
+    gap = -tl.abs(h - v) * span
+    decay = exp(gap)
+    earlier, later = tl.maximum(row - 1, 0), tl.minimum(row + 1, 15)
+    so_far, forth = tl.associative_scan(
+        (
+            tl.where(row == 0, 1.0, _rows(decay, earlier, PADDED)),
+            tl.where(row == 0, before_vh, _rows(flow_vh, earlier, PADDED)),
+        ),
+        0,
+        _one_after_another,
     )
-    crossing = tl.where(h <= v, forth, back)
-    so_far = tl.sum(tl.where(column < row, steps[None, :], 0.0), 1)[:, None]
-    to_come = tl.sum(tl.where(column > row, steps[None, :], 0.0), 1)[:, None]
-    whole = tl.sum(steps, 0)
+    to_come, back = tl.associative_scan(
+        (
+            tl.where(row == 15, 1.0, _rows(decay, later, PADDED)),
+            tl.where(row == 15, after_vh, 0.0) - flow_vh,
+        ),
+        0,
+        _one_after_another,
+        reverse=True,
+    )
     # Rounding leaves a rest at the far border, which is spread over the chunk, here and below.
     place = row.to(tl.float32) / 16
-    last = tl.sum(tl.exp(gap * to_come) * flow_vh, 0) + tl.exp(gap * whole) * before_vh
-    first = tl.exp(gap * whole) * after_vh - tl.sum(tl.exp(gap * (so_far + span)) * flow_vh, 0)
-    crossing += tl.where(
-        h <= v,
-        place * tl.exp(gap * (to_come + span)) * (after_vh - last),
-        (1 - place) * tl.exp(gap * (so_far + span)) * (before_vh - first),
+    crossing = tl.where(
+        goes_forth,
+        forth + place * to_come * decay * (after_vh - _rows(decay * forth + flow_vh, 15, PADDED)),
+        back + (1 - place) * so_far * decay * (before_vh - _rows(decay * back, 0, PADDED)),
     )
 
-    x, y = h * span, v * span
-    larger = tl.maximum(x, y)
-    difference, by_x, by_y = exp_difference(x - larger, y - larger)
+    # exp[h step, v step] and its derivatives, divided by the larger of the exponentials.
+    difference, slope = exprel(gap)
+    by_x = tl.where(goes_forth, slope, difference - slope)
+    by_y = difference - by_x
     moved = vh * span * difference * crossing
     flow_hh -= moved
-    rest = after_hh - before_hh - tl.sum(flow_hh, 0)[None, :]
-    kept_h = before_hh + (tl.cumsum(flow_hh, 0) - flow_hh) - moved + place * rest
+    so_far = tl.cumsum(flow_hh, 0)
+    rest = after_hh - before_hh - _rows(so_far, 15, PADDED)
+    kept_h = before_hh + (so_far - flow_hh) - moved + place * rest
     flow_vv += moved
-    rest = after_vv - before_vv - tl.sum(flow_vv, 0)[None, :]
-    kept_v = before_vv + (tl.cumsum(flow_vv, 0) - flow_vv) + place * rest
+    so_far = tl.cumsum(flow_vv, 0)
+    rest = after_vv - before_vv - _rows(so_far, 15, PADDED)
+    kept_v = before_vv + (so_far - flow_vv) + place * rest
 
     d_h, d_v, d_vh, d_span = hold_gradient(h, v, vh, span, write_hh, write_vv, write_vh)
     d_h += span * (kept_h + vh * span * by_x * crossing)
     d_v += span * (kept_v + vh * span * by_y * crossing)
     d_vh += span * difference * crossing
-    d_span += h * kept_h + v * kept_v + (x * difference + tl.exp(y - larger)) * vh * crossing
+    of_v = tl.where(goes_forth, 1.0, decay)  # exp(v step), divided like the others
+    d_span += h * kept_h + v * kept_v + (h * span * difference + of_v) * vh * crossing
     n = tl.arange(0, PADDED)
     d_span = tl.where(n[None, :] < STATES, d_span, 0.0)
     t = chunk * 16 + tl.arange(0, 16)

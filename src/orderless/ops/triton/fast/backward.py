@@ -10,13 +10,14 @@ from orderless.ops.triton.fast.arithmetic import axis_of
 from orderless.ops.triton.fast.halves import whole_part_layout
 from orderless.ops.triton.fast.program import SIZES, program_of
 from orderless.ops.triton.fast.rooms import QUICK
+from orderless.ops.triton.overlap import after_others
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_backward(
     x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -24,6 +25,7 @@ def fast_backward(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -33,12 +35,12 @@ def fast_backward(
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
     """
+    after_others(OVERLAP)
     half: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
-    b, batch, first_variable, slice_, head, first_channel, segment = program_of(
-        variables, channels, head_size, segments, BLOCK, WIDTH
+    b, first_variable, slice_, head, first_channel, segment = program_of(
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
-    heads = channels // head_size
     if low == gl.bfloat16:
         quick += (b * heads + head) * chunks * QUICK
         over_chunks += (b * heads + head) * chunks * 64
@@ -54,18 +56,20 @@ def fast_backward(
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     per_head = head_size // WIDTH
-    part = (first_variable // BLOCK) * per_head + slice_ % per_head
+    of_head = slice_ - head * per_head
+    part = (first_variable // BLOCK) * per_head + of_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
     # Borders have a part for each variable, not for each block.
-    borders += ((first_variable * per_head + slice_ % per_head) * batch + b) * heads * (
+    borders += ((first_variable * per_head + of_head) * batch + b) * heads * (
         chunks + 1
     ) * 48 + head * (chunks + 1) * 48
     row_borders = per_head * batch * heads * (chunks + 1) * 48
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
-    d_write += (slice_ * batch * variables * time + line) * 32
-    d_read += (slice_ * batch * variables * time + line) * 32
+    of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * 32
+    d_write += of_slice
+    d_read += of_slice
     states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
     if HAS_START:
         start += ((b * variables + first_variable) * segments + segment) * 32 * channels

@@ -35,6 +35,7 @@ from orderless.ops.triton.fast.rooms import (
     rooms_for_tables,
     whole_table,
 )
+from orderless.ops.triton.overlap import after_others
 
 
 @gluon.constexpr_function
@@ -79,7 +80,7 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 def fast_forward(
     x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
     present, y, end,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -89,12 +90,14 @@ def fast_forward(
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
     HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
     REVERSE: gl.constexpr,
+    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
 
     field [B,T,D] like x, and what `fill_factors` made of its write: with HAS_FIELD it is a second
     input, the same for all variables.
     """
+    after_others(OVERLAP)
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -121,10 +124,10 @@ def fast_forward(
 
     # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
-    b, _, first_variable, _, head, first_channel, segment = program_of(
-        variables, channels, head_size, segments, BLOCK, WIDTH
+    b, first_variable, _, head, first_channel, segment = program_of(
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
-    first_table = (b * (channels // head_size) + head) * chunks
+    first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     if low == gl.bfloat16:
         quick += first_table * QUICK

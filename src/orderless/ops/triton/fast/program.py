@@ -5,23 +5,26 @@ from triton.experimental.gluon import language as gl
 
 # Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
 # compiled once more for it.
-SIZES = ("variables", "chunks", "per_segment")
+SIZES = ("variables", "chunks", "per_segment", "heads", "batch")
 
 
 @gluon.jit
-def program_of(variables, channels, head_size, segments, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
-    """(batch row, number of rows, first variable, slice, head, first channel, segment)."""
+def program_of(variables, heads, batch, head_size, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """(batch row, first variable, slice, head, first channel, segment).
+
+    A quotient of 64 bits takes as long as a load, and each needs the one before: so those of 32.
+    """
     per_head = head_size // WIDTH
-    slices = (channels // head_size) * per_head
+    slices = heads * per_head
     blocks = gl.cdiv(variables, BLOCK)
-    pid = gl.program_id(0).to(gl.int64)
-    slice_ = pid % slices
-    outer = pid // slices // blocks
-    batch = gl.num_programs(0) // slices // blocks // segments
-    head = slice_ // per_head
-    first_channel = head * head_size + (slice_ % per_head) * WIDTH
-    first_variable = ((pid // slices) % blocks) * BLOCK
-    return outer % batch, batch, first_variable, slice_, head, first_channel, outer // batch
+    pid = gl.program_id(0)
+    block = pid // slices
+    outer = block // blocks
+    segment = outer // batch
+    slice_ = pid - block * slices
+    first_variable = ((block - outer * blocks) * BLOCK).to(gl.int64)
+    b = (outer - segment * batch).to(gl.int64)
+    return b, first_variable, slice_, slice_ // per_head, slice_ * WIDTH, segment
 
 
 @gluon.jit

@@ -21,6 +21,7 @@ from orderless.ops.triton.fast.rooms import (
     pairs_of_lines,
     singles_of_lines,
 )
+from orderless.ops.triton.overlap import after_others
 
 
 @gluon.constexpr_function
@@ -111,17 +112,19 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 @gluon.jit(do_not_specialize=SIZES)
 def fast_states(
     x, write, tables, quick, over_chunks, present, states,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
+    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """states [B, V, segment, 2, 16, D] in float32: those after each segment of time.
 
     ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`.
     """
+    after_others(OVERLAP)
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
@@ -143,10 +146,10 @@ def fast_states(
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
-    b, _, first_variable, _, head, first_channel, segment = program_of(
-        variables, channels, head_size, segments, BLOCK, WIDTH
+    b, first_variable, _, head, first_channel, segment = program_of(
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
-    first_table = (b * (channels // head_size) + head) * chunks
+    first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     left_variables = variables - first_variable
     v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
