@@ -52,11 +52,7 @@ for kernel, warps, off in compiled:
         signature[name] = "constexpr" if (i,) in constants else types.get(name, "i32")
     by_hand = kernel.__module__.startswith(fast.__name__)
     source = (GluonASTSource if by_hand else ASTSource)(kernel, signature, constants, known)
-    options = {"num_warps": warps, "launch_pdl": True}
-    ptx = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
-    # Nothing is loaded or stored before the kernels before have ended.
-    before, _ = ptx.split("griddepcontrol.wait")
-    assert not any(f" {access}.global" in before for access in ("ld", "st", "cp.async")), kernel
+    triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
 """
 
 

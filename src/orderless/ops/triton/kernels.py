@@ -16,8 +16,6 @@ share: sums from which `sums_gradient` finds the gradients of steps and rates.
 import triton
 import triton.language as tl
 
-from orderless.ops.triton.overlap import after_others
-
 
 @triton.jit
 def _place(pid, slices, blocks):
@@ -127,13 +125,11 @@ def scan_forward(
     HAS_START: tl.constexpr, HAS_BASE: tl.constexpr, HAS_SKIP: tl.constexpr,
     HAS_GATE: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """y [B,V,T,D], and the state after the last segment. Grid: segment, B, blocks, slices.
 
     HAS_BASE: what is read of `shared` [B,T,2,N,D], the same for all variables, lies in `base`.
     """
-    after_others(OVERLAP)
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
     outer, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
@@ -222,14 +218,12 @@ def scan_states(
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_START: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
     ADJOINT: tl.constexpr, EVERY_CHUNK: tl.constexpr, PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """States alone: at borders of chunks, [B,V,chunk + 1,2,N,D], or after segments from zero.
 
     ADJOINT runs from the last chunk to the first: x is then the gradient of y, the weights are
     `read`, and what comes out are gradients of states.
     """
-    after_others(OVERLAP)
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
     outer, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
@@ -315,7 +309,6 @@ def carry_segments(
     variables, channels, head_size, segments,
     AT_ONCE: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """From the state after each segment from zero, the true state before each segment.
 
@@ -323,7 +316,6 @@ def carry_segments(
     state, WIDTH channels). It takes AT_ONCE segments in one scan, for their loads to be made at
     once.
     """
-    after_others(OVERLAP)
     per_head, heads = tl.cdiv(head_size, WIDTH), channels // head_size
     pid = tl.program_id(0).to(tl.int64)
     p = (pid % per_head) * WIDTH + tl.arange(0, WIDTH)[None, :]
@@ -418,7 +410,6 @@ def scan_backward(
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_END: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_PRESENT: tl.constexpr,
     REVERSE: tl.constexpr, PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """All gradients, from the last chunk of a segment to its first.
 
@@ -426,7 +417,6 @@ def scan_backward(
     and borders, for a block of variables and a slice of a head each, are what `sums_gradient`
     takes; d_skip [program, WIDTH].
     """
-    after_others(OVERLAP)
     per_head = tl.cdiv(head_size, WIDTH)
     heads = channels // head_size
     slices = heads * per_head

@@ -19,8 +19,6 @@ import triton
 from triton.runtime import driver
 from triton.runtime.cache import triton_key
 
-from orderless.ops.triton.overlap import overlap
-
 LAUNCHERS_IN_C = triton.__version__.startswith("3.6.")  # one for every kernel, not yet compiled
 
 
@@ -34,8 +32,7 @@ _known: set[tuple] = set()
 
 def launch(kernel: Any, grid: tuple[int, ...]) -> Callable:
     """What runs a kernel, given its arguments; in a rehearsal, what compiles it."""
-    run = kernel[grid] if _rehearsal.pool is None else partial(_submit, kernel)
-    return partial(run, **overlap())
+    return kernel[grid] if _rehearsal.pool is None else partial(_submit, kernel)
 
 
 def rehearse(function: Callable, arguments: tuple) -> None:

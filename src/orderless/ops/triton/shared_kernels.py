@@ -13,7 +13,6 @@ every time; its last two columns are unused.
 import triton
 import triton.language as tl
 
-from orderless.ops.triton.overlap import after_others
 from orderless.ops.triton.zero_order_hold import (
     hold,
     hold_gradient,
@@ -34,13 +33,11 @@ def fill_steps(
     step, rate_h, rate_v, rate_vh, other_h, other_v, other_vh, table,
     rows, time, heads, batch, step_batch, step_time,
     STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr, HAS_OTHER: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """One program per (batch, head, state, block of rows); after them, those of other rates.
 
     There are more rows than times: a step after the last has no length, and does nothing.
     """
-    after_others(OVERLAP)
     pid = tl.program_id(0).to(tl.int64)
     blocks = tl.cdiv(rows, TIMES)
     outer = pid // blocks
@@ -73,10 +70,8 @@ def steps_gradient(
     step, rate_h, rate_v, rate_vh, d_table, d_step, d_rates,
     time, heads, step_batch, step_time, parts, part_size,
     STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """From a step table to d_step [B,T,H,N] and d_rates [3, B,H,N, block of times]."""
-    after_others(OVERLAP)
     pid = tl.program_id(0).to(tl.int64)
     blocks = tl.cdiv(time, TIMES)
     outer = pid // blocks
@@ -255,7 +250,6 @@ def trajectory(
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """z at every time, or with ENDS the state after each segment from zero.
 
@@ -263,7 +257,6 @@ def trajectory(
     drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
     and ends [B, segment, 2, N, D]; over_segments [B, H, segment, 3, PADDED] as in `fill_tables`.
     """
-    after_others(OVERLAP)
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
     heads = channels // head_size
@@ -340,14 +333,12 @@ def trajectory_backward(
     STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
     REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
     d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
     d_field [N,B,T,D], d_write [slice, B,T,H,2,N], d_table [slice, B,H,N,T,8].
     """
-    after_others(OVERLAP)
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
     heads = channels // head_size
@@ -453,13 +444,11 @@ def readout(
     BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
     PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
     PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """y [B,V,T,D] = scale sum over (k, n) of weights[c,t,k,n] z[t,k,n,d], with scale [B].
 
     One program per (batch, block of times, block of channels); it loops over the variables.
     """
-    after_others(OVERLAP)
     pid = tl.program_id(0).to(tl.int64)
     wide = tl.cdiv(channels, WIDTH)
     blocks = tl.cdiv(time, TIMES)
@@ -510,14 +499,12 @@ def pool(
     BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
     PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
     POOL: tl.constexpr, INNER: tl.constexpr, ADD: tl.constexpr, PRECISION: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """POOL: z [B,T,2,N,D] = scale times the sum over c of weights[c,t] x[c,t], with scale [B].
 
     INNER: d_weights [block of channels, B,V,T,2,N] = scale sum over d of back[t,k,n,d] x[c,t,d];
     ADD, added to what lies there.
     """
-    after_others(OVERLAP)
     pid = tl.program_id(0).to(tl.int64)
     wide = tl.cdiv(channels, WIDTH)
     blocks = tl.cdiv(time, TIMES)

@@ -31,7 +31,6 @@ and it has first (e1, evh) of each place, [place, half of the states, thread, 2,
 import triton
 import triton.language as tl
 
-from orderless.ops.triton.overlap import after_others
 from orderless.ops.triton.zero_order_hold import (
     exp,
     exprel,
@@ -151,7 +150,6 @@ def fill_tables(
     time, heads, chunks, per_segment, step_batch, step_time, write_batch, write_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
     HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """One program per (batch, head, chunk). held: whether writing times in `quick` are.
 
@@ -162,7 +160,6 @@ def fill_tables(
     Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
     for one after the other would fill the time.
     """
-    after_others(OVERLAP)
     pid = tl.program_id(0)
     chunk = (pid % chunks).to(tl.int64)
     head = (pid // chunks) % heads
@@ -234,10 +231,8 @@ def _sum_block(parts, total, count, size, block, BLOCK: tl.constexpr):
 def sum_parts(
     parts, total, count, size, other_parts, other_total, other_count, other_size,
     BLOCK: tl.constexpr, OTHER_BLOCK: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):  # fmt: skip
     """total = the sum of `count` arrays of `size`, always in the same order; and of others."""
-    after_others(OVERLAP)
     pid = tl.program_id(0)
     blocks = tl.cdiv(size, BLOCK)
     if pid < blocks:
@@ -286,7 +281,6 @@ def sums_gradient(
     STATES: tl.constexpr,
     PADDED: tl.constexpr,
     REVERSE: tl.constexpr,
-    OVERLAP: tl.constexpr = False,
 ):
     """The gradients of steps and rates, from sums over variables and channels.
 
@@ -307,7 +301,6 @@ def sums_gradient(
     H, chunk + 1, 3, N]: (h, h), (v, v), (v, h) of g h' before each chunk, and after the last if
     HAS_END. d_step [B,T,H]; d_rates [B, chunk, 3, H, N]. One program per (batch, head, chunk).
     """
-    after_others(OVERLAP)
     pid = tl.program_id(0)
     chunk = (pid % chunks).to(tl.int64)
     head = (pid // chunks) % heads

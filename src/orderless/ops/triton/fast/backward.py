@@ -10,7 +10,6 @@ from orderless.ops.triton.fast.arithmetic import axis_of
 from orderless.ops.triton.fast.halves import whole_part_layout
 from orderless.ops.triton.fast.program import SIZES, program_of
 from orderless.ops.triton.fast.rooms import QUICK
-from orderless.ops.triton.overlap import after_others
 
 
 @gluon.jit(do_not_specialize=SIZES)
@@ -25,7 +24,6 @@ def fast_backward(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
-    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -35,7 +33,6 @@ def fast_backward(
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
     """
-    after_others(OVERLAP)
     half: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     b, first_variable, slice_, head, first_channel, segment = program_of(

@@ -35,7 +35,6 @@ from orderless.ops.triton.fast.rooms import (
     rooms_for_tables,
     whole_table,
 )
-from orderless.ops.triton.overlap import after_others
 
 
 @gluon.constexpr_function
@@ -90,14 +89,12 @@ def fast_forward(
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
     HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
     REVERSE: gl.constexpr,
-    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
 
     field [B,T,D] like x, and what `fill_factors` made of its write: with HAS_FIELD it is a second
     input, the same for all variables.
     """
-    after_others(OVERLAP)
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)

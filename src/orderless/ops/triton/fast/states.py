@@ -21,7 +21,6 @@ from orderless.ops.triton.fast.rooms import (
     pairs_of_lines,
     singles_of_lines,
 )
-from orderless.ops.triton.overlap import after_others
 
 
 @gluon.constexpr_function
@@ -118,13 +117,11 @@ def fast_states(
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
-    OVERLAP: gl.constexpr = False,
 ):  # fmt: skip
     """states [B, V, segment, 2, 16, D] in float32: those after each segment of time.
 
     ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`.
     """
-    after_others(OVERLAP)
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
