@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -310,8 +311,8 @@ def measurements():
         result = training((32, variables, 256, 64, 16), bf16)
         result["us_per_variable"] = result["median_ms"] / variables * 1e3
         yield f"training bf16 none, {variables} variables", result
-    for time in (16_384, 131_072):
-        sizes = (1, 8, time, 64, 16)
+    for variables, time in product((8, 64), (16_384, 131_072)):
+        sizes = (1, variables, time, 64, 16)
         result = forward(sizes, bf16)
         result["times_the_bandwidth_bound"] = result["median_ms"] / (
             minimal_bytes(sizes, bf16) / rate * 1e3

@@ -238,12 +238,14 @@ def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bo
     """
     batch, variables, segments, _, states, channels = ends.shape
     heads, padded = over_segments.shape[1], over_segments.shape[-1]
-    width = 8  # 32 bytes, the least that memory moves
+    # What a warp holds is always as much. With 64 segments it moves 32 bytes, the least there is.
+    at_once = min(SEGMENTS_AT_ONCE, triton.next_power_of_2(segments))
+    width = min(8 * 64 // at_once, max(8, triton.next_power_of_2(channels // heads)))
     before = torch.empty_like(ends)
     programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
     launch(kernels.carry_segments, (programs,))(
         over_segments, start, ends, before, variables, channels, channels // heads, segments,
-        AT_ONCE=SEGMENTS_AT_ONCE, WIDTH=width, STATES=states, PADDED=padded,
+        AT_ONCE=at_once, WIDTH=width, STATES=states, PADDED=padded,
         HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
     )  # fmt: skip
     return before
