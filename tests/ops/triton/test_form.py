@@ -248,6 +248,7 @@ LARGE = {
     "several heads": ((2, 11, 50, 128, 2, 16), ("skip", "gate", "reverse", "observed")),
     "narrow heads": ((2, 9, 40, 64, 4, 16), ("field", "skip", "state")),
     "one variable": ((64, 1, 70, 32, 1, 16), ("state",)),
+    "wide heads": ((2, 6, 40, 192, 2, 16), ("field", "skip", "reverse")),  # three slices of each
     "time in segments": ((1, 2, 700, 64, 1, 16), ("field", "state", "reverse")),
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
