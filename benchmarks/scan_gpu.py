@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -137,18 +136,6 @@ def training(sizes, dtype, coupling="none", sets=1):
         runs[turn[0]]()
 
     return timed(rotate)
-
-
-def by_variables(numbers):
-    """Forward and backward by the number of variables, in turn: the device drifts by percents."""
-    times = {variables: [] for variables in numbers}
-    for _ in range(3):
-        for variables in numbers:
-            times[variables] += training((32, variables, 256, 64, 16), torch.bfloat16)["all_ms"]
-    return {
-        variables: {"median_ms": statistics.median(all_ms), "all_ms": all_ms}
-        for variables, all_ms in times.items()
-    }
 
 
 def kernel_times(sizes, dtype, coupling="none", repeats=5):
@@ -322,7 +309,8 @@ def measurements():
         for sizes, sets in (((32, 321, 64, 128, 16), 1), ((32, 7, 64, 64, 16), 8)):
             yield f"training bf16 {coupling} {sizes}", training(sizes, bf16, coupling, sets)
     yield "forward fp32 none", forward(MAIN, fp32)
-    for variables, result in by_variables((64, 128, 512, 862)).items():
+    for variables in (64, 128, 512, 862):
+        result = training((32, variables, 256, 64, 16), bf16)
         result["us_per_variable"] = result["median_ms"] / variables * 1e3
         yield f"training bf16 none, {variables} variables", result
     for variables, time in product((8, 64), (16_384, 131_072)):
