@@ -39,8 +39,6 @@ compiled = (
     (fast.fast_states, 4, ("ADJOINT",)),
     (fast.fast_backward, 2, ()),
 )
-if low == "*bf16":
-    compiled += ((fast.find_states, 2, ()),)
 for kernel, warps, off in compiled:
     types["states"] = "*fp32" if kernel is fast.fast_states else low
     signature, constants, known = {}, {}, {}

@@ -243,33 +243,6 @@ def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path
         assert _within(errors, *FAST_BOUND[torch.bfloat16]), errors
 
 
-@pytest.mark.parametrize("options", [("state", "reverse"), ("observed",)])
-def test_states_found_beforehand_are_the_same(device, options, tmp_path, monkeypatch):
-    from emulation import emulated
-
-    from orderless.ops.triton import operators
-    from orderless.ops.triton.form import run
-
-    if not torch.cuda.is_available():
-        chosen = operators._sizes
-        cut = {"block": 2, "width": 16, "segments": 1, "per_segment": 3}
-        monkeypatch.setattr(operators, "_sizes", lambda *call: replace(chosen(*call), **cut))
-        monkeypatch.setattr(operators, "_is_fast", lambda x, sizes: True)
-        monkeypatch.setattr(operators, "fast_kernels", emulated(tmp_path))
-    named, masks = _arguments((3, 2, 34, 16, 1, 16), options)
-    low = {
-        name: value.to(device, torch.bfloat16 if name in KERNEL_DTYPE else torch.float32)
-        for name, value in named.items()
-    }
-    masks = {name: mask.to(device) for name, mask in masks.items()}
-    found = []
-    for programs in (1, 2):  # three programs are three rounds, and then two
-        monkeypatch.setattr(operators, "PROGRAMS", programs)
-        found.append(_with_gradients(run, low, masks, "reverse" in options))
-    for name, value in found[0].items():
-        assert torch.equal(value, found[1][name]), name
-
-
 LARGE = {
     "many variables": ((3, 37, 100, 64, 1, 16), ("field", "skip", "state", "members", "observed")),
     "several heads": ((2, 11, 50, 128, 2, 16), ("skip", "gate", "reverse", "observed")),

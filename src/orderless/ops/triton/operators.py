@@ -405,7 +405,6 @@ def scan_backward(
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     shape = sizes.shape(fast)
-    d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
     grid = (sizes.rows * sizes.segments,)
     masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     started = {"HAS_START": start is not None}
@@ -413,16 +412,6 @@ def scan_backward(
         # Of each program, which finds them itself.
         of_chunk = sizes.block * 2 * sizes.states * sizes.width
         states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
-        in_two_rounds = x.dtype == torch.bfloat16 and PROGRAMS < grid[0] <= 2 * PROGRAMS
-        shape = (*shape, PROGRAMS if in_two_rounds else 0)
-        if in_two_rounds:
-            half = PROGRAMS // 2 + grid[0] - (PROGRAMS + grid[0]) // 2
-            launch(fast_kernels.find_states, (half,))(
-                x, write, made.quick, made.over_chunks, start, present, states, *shape,
-                *strides(x), *strides(write), *strides(present), **masked, **started,
-                BLOCK=sizes.block, WIDTH=sizes.width, HAS_END=d_after is not None,
-                num_warps=sizes.block,
-            )  # fmt: skip
     else:
         states = x.new_empty(
             sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
@@ -433,6 +422,7 @@ def scan_backward(
             *strides(x), *strides(write), *strides(present),
             **sizes.tile, **masked, **started, EVERY_CHUNK=True, ADJOINT=False,
         )  # fmt: skip
+    d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
     d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     # Slices of channels share write and read: each leaves its part, summed below. In float32 they
     # would be a third of all traffic.

@@ -10,7 +10,6 @@ state)]: the two parts of a state lie in one thread, so stacking and unstacking 
 
 from orderless.ops.triton.fast.backward import fast_backward
 from orderless.ops.triton.fast.forward import fast_forward
-from orderless.ops.triton.fast.found_states import find_states
 from orderless.ops.triton.fast.states import fast_states
 
-__all__ = ["fast_backward", "fast_forward", "fast_states", "find_states"]
+__all__ = ["fast_backward", "fast_forward", "fast_states"]

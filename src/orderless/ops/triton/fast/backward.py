@@ -16,7 +16,7 @@ from orderless.ops.triton.fast.rooms import QUICK
 def fast_backward(
     x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch, found,
+    variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -28,7 +28,7 @@ def fast_backward(
     """`scan_backward`, where WIDTH divides the size of a head.
 
     states [program, chunk + 1, variable, half, 16 * WIDTH] are the program's own: it leaves them,
-    and finds them when it comes back. found: see `not_found`.
+    and finds them when it comes back.
 
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
@@ -36,7 +36,7 @@ def fast_backward(
     half: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     b, first_variable, slice_, head, first_channel, segment = program_of(
-        gl.program_id(0), variables, heads, batch, head_size, BLOCK, WIDTH
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
     if low == gl.bfloat16:
         quick += (b * heads + head) * chunks * QUICK
@@ -93,7 +93,7 @@ def fast_backward(
     if low == gl.bfloat16:
         g, u, other_g, other_u, d_direct = backward_bfloat16.go_back(
             (x, d_y, write, read, quick, over_chunks, present), outputs, start, d_end, states, skip,
-            strides, strides_of_y, row_borders, found, first_chunk, last_chunk, chunks, segments,
+            strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
             time, channels, left_variables, towards,
             HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
         )  # fmt: skip

@@ -46,7 +46,6 @@ from orderless.ops.triton.fast.layouts import (
     whole_pair_layout,
     whole_rows_layout,
 )
-from orderless.ops.triton.fast.program import not_found
 from orderless.ops.triton.fast.rooms import (
     FROM_START,
     HOLD,
@@ -160,14 +159,14 @@ def _half_of_chunk(
 
 @gluon.jit
 def go_back(
-    inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders, found,
+    inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders,
     first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """The gradient of the state before the first chunk, its parts by halves, and of skip.
 
-    `states` are left and found by the program itself, unless `find_states` was there before.
+    `states` are left and found by the program itself.
     """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
@@ -200,13 +199,12 @@ def go_back(
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     sums = rooms_for_sums(BLOCK)
     more_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
-    if not_found(gl.program_id(0), gl.num_programs(0), found):
-        keep_states(
-            (x, write, quick, over_chunks, present), start, states,
-            (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
-            rooms_tables, first_chunk, last_chunk, segments, time, channels, left_variables,
-            strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
-        )  # fmt: skip
+    keep_states(
+        (x, write, quick, over_chunks, present), start, states,
+        (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
+        rooms_tables, first_chunk, last_chunk, segments, time, channels, left_variables,
+        strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+    )  # fmt: skip
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(

@@ -122,7 +122,7 @@ def fast_forward(
     # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
-        gl.program_id(0), variables, heads, batch, head_size, BLOCK, WIDTH
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
     first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64

@@ -5,11 +5,11 @@ from triton.experimental.gluon import language as gl
 
 # Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
 # compiled once more for it.
-SIZES = ("variables", "chunks", "per_segment", "heads", "batch", "found")
+SIZES = ("variables", "chunks", "per_segment", "heads", "batch")
 
 
 @gluon.jit
-def program_of(pid, variables, heads, batch, head_size, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+def program_of(variables, heads, batch, head_size, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
     """(batch row, first variable, slice, head, first channel, segment).
 
     A quotient of 64 bits takes as long as a load, and each needs the one before: so those of 32.
@@ -17,6 +17,7 @@ def program_of(pid, variables, heads, batch, head_size, BLOCK: gl.constexpr, WID
     per_head = head_size // WIDTH
     slices = heads * per_head
     blocks = gl.cdiv(variables, BLOCK)
+    pid = gl.program_id(0)
     block = pid // slices
     outer = block // blocks
     segment = outer // batch
@@ -24,18 +25,6 @@ def program_of(pid, variables, heads, batch, head_size, BLOCK: gl.constexpr, WID
     first_variable = ((block - outer * blocks) * BLOCK).to(gl.int64)
     b = (outer - segment * batch).to(gl.int64)
     return b, first_variable, slice_, slice_ // per_head, slice_ * WIDTH, segment
-
-
-@gluon.jit
-def not_found(pid, programs, found):
-    """Whether a program finds its states itself. `found` of them run at once, in two rounds, or 0.
-
-    Were it all of them, they would find states at the same time, and memory could not keep up, and
-    go back at the same time, while it has little to do. So `find_states` does it for a half: every
-    other one of the first round, and those that come last, when the others of the first are done.
-    """
-    first_round = (pid < found) & (pid % 2 == 0)
-    return (found == 0) | first_round | ((pid >= found) & (pid < (found + programs) // 2))
 
 
 @gluon.jit

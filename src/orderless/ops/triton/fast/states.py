@@ -144,7 +144,7 @@ def fast_states(
 
     DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
     b, first_variable, _, head, first_channel, segment = program_of(
-        gl.program_id(0), variables, heads, batch, head_size, BLOCK, WIDTH
+        variables, heads, batch, head_size, BLOCK, WIDTH
     )
     first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
