@@ -25,6 +25,7 @@ from orderless.ops.triton.fast.arithmetic import (
 )
 from orderless.ops.triton.fast.halves import (
     eight_from_scratch,
+    load_halves,
     stack_eight,
     stacked,
     stacked_turned,
@@ -252,16 +253,8 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
     """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     if HAS_END:
-        v = axis_of(0, BLOCK, part)
-        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
-        at = d_end + (at + axis_of(2, WIDTH, part))
-        inside = v < variables
-        g = gl.load(at, mask=inside, other=0.0)
-        u = gl.load(at + 16 * channels, mask=inside, other=0.0)
-        other_g = gl.load(at + 8 * channels, mask=inside, other=0.0)
-        other_u = gl.load(at + 24 * channels, mask=inside, other=0.0)
+        g, u, other_g, other_u = load_halves(d_end, channels, segments, variables, BLOCK, WIDTH)
         out, row = borders
         variables = gl.where(is_last, variables, 0)
         state = load_half(last, now, BLOCK, WIDTH, low)
@@ -274,7 +267,7 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
         store_border(both, state, (out + 8, row, variables), now, BLOCK, mma)
         return g, u, other_g, other_u
     else:  # noqa: RET505
-        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
         return none, none, none, none
 
 

@@ -7,7 +7,7 @@ them.
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from orderless.ops.triton.fast.arithmetic import flip
+from orderless.ops.triton.fast.arithmetic import axis_of, flip
 from orderless.ops.triton.fast.layouts import bits
 
 
@@ -64,6 +64,22 @@ def parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constex
     """What `whole_eight` put together."""
     h, v = gl.split(gl.permute(gl.reshape(both, [BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1)))
     return gl.convert_layout(h, part), gl.convert_layout(v, part)
+
+
+@gluon.jit
+def load_halves(source, channels, segments, variables, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Of [V, segment, 2, 16, D] the h and v parts of the first eight states, and of the others."""
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    v = axis_of(0, BLOCK, part)
+    at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
+    at = source + (at + axis_of(2, WIDTH, part))
+    inside = v < variables
+    return (
+        gl.load(at, mask=inside, other=0.0),
+        gl.load(at + 16 * channels, mask=inside, other=0.0),
+        gl.load(at + 8 * channels, mask=inside, other=0.0),
+        gl.load(at + 24 * channels, mask=inside, other=0.0),
+    )
 
 
 @gluon.jit

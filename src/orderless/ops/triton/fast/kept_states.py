@@ -4,8 +4,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import axis_of, decay, multiply, operand
+from orderless.ops.triton.fast.arithmetic import decay, multiply, operand
 from orderless.ops.triton.fast.halves import (
+    load_halves,
     parts_eight,
     stacked_turned,
     to_scratch,
@@ -107,19 +108,10 @@ def _fetch(
 def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
                  BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
     """The state before all chunks, h and v parts of each half of the states."""
-    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     if HAS_START:
-        v = axis_of(0, BLOCK, part)
-        at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
-        at = start + (at + axis_of(2, WIDTH, part))
-        inside = v < variables
-        h = gl.load(at, mask=inside, other=0.0)
-        s = gl.load(at + 16 * channels, mask=inside, other=0.0)
-        other_h = gl.load(at + 8 * channels, mask=inside, other=0.0)
-        other_s = gl.load(at + 24 * channels, mask=inside, other=0.0)
-        return h, s, other_h, other_s
+        return load_halves(start, channels, segments, variables, BLOCK, WIDTH)
     else:  # noqa: RET505
-        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, part)
+        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
         return none, none, none, none
 
 
