@@ -260,28 +260,10 @@ def _rows(value, index, PADDED: tl.constexpr):
 
 @triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
 def sums_gradient(
-    step,
-    rate_h,
-    rate_v,
-    rate_vh,
-    sums,
-    borders,
-    d_step,
-    d_rates,
-    time,
-    heads,
-    chunks,
-    step_batch,
-    step_time,
-    parts,
-    sums_size,
-    border_parts,
-    borders_size,
-    HAS_END: tl.constexpr,
-    STATES: tl.constexpr,
-    PADDED: tl.constexpr,
-    REVERSE: tl.constexpr,
-):
+    step, rate_h, rate_v, rate_vh, sums, borders, d_step, d_rates,
+    time, heads, chunks, step_batch, step_time, parts, sums_size, border_parts, borders_size,
+    HAS_END: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
+):  # fmt: skip
     """The gradients of steps and rates, from sums over variables and channels.
 
     Let g be the gradient of the state h. With u = write x, all that steps and rates need are the
