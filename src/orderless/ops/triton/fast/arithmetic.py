@@ -40,7 +40,7 @@ def operand(value):
 
 @gluon.jit
 def multiply(a, b, total):
-    """total + a b. In float32 by three products of parts: 16 bits of each, and not the last."""
+    """total + a b. In float32 by three products of parts: the fourth is as small as their error."""
     if len(a) == 2:
         total = mma_v2(a[1], b[0], total)
         total = mma_v2(a[0], b[1], total)
