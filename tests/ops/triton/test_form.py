@@ -128,7 +128,7 @@ def _errors(device, sizes, options=(), dtype=torch.float32, constant=False, foll
 
 
 # Of all but gradients of rates, and of these. With layouts by hand an operand in float32 is two of
-# bfloat16, which keep 17 of its 24 bits.
+# bfloat16, which keep 17 of its 24 bits: emulated, the worst are 1.5e-5, of steps, and 2.1e-5.
 BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
 FAST_BOUND = BOUND | {torch.float32: (2.5e-5, 1e-4)}
 

@@ -7,7 +7,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.triton.fast.arithmetic import (
-    again,
     axis_of,
     decay,
     decay_back,
@@ -27,6 +26,7 @@ from orderless.ops.triton.fast.gradients import (
     prefetch,
     rooms_for_sums,
     store_border,
+    store_rows,
     store_sums,
     unstack_eight,
     within_chunk,
@@ -173,7 +173,6 @@ def go_back(
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     by_lane: gl.constexpr = _whole_sums_layout(BLOCK, WIDTH)
     low: gl.constexpr = gl.bfloat16
-    out_rows: gl.constexpr = whole_rows_layout(BLOCK, WIDTH, 4)
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(8, WIDTH // 8), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(8, 4, 2, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
@@ -274,12 +273,7 @@ def go_back(
                 product = times_plus(x_one, d_one, times(x_two, d_two)).to(gl.float32)
                 product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
                 d_direct += gl.convert_layout(product, by_lane)
-            v_out, t_out = again(axis_of(0, BLOCK, out_rows), chunk), axis_of(1, 16, out_rows)
-            t_out = again(t_out % 8, chunk) + t_out // 8 * 8
-            stored = (t_out < left_times) & (v_out < left_variables)
-            at = v_out * (time * channels) + t_out * (towards * channels)
-            gl.store(d_x + far(t, channels) + at + axis_of(2, WIDTH, out_rows),
-                     gl.convert_layout(d_in.to(low), out_rows), mask=stored)  # fmt: skip
+            store_rows(d_x, d_in, chunk, t, channels, around, whole_rows_layout(BLOCK, WIDTH, 4))
 
             # What all variables share, steps and rates, by way of six sums.
             store_sums(sums, out + 8, chunk, BLOCK)

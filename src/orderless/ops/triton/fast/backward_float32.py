@@ -13,7 +13,6 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.triton.fast.arithmetic import (
-    again,
     axis_of,
     decay,
     decay_back,
@@ -33,6 +32,7 @@ from orderless.ops.triton.fast.gradients import (
     prefetch,
     rooms_for_sums,
     store_border,
+    store_rows,
     store_sums,
     unstack_eight,
     within_chunk,
@@ -296,11 +296,7 @@ def go_back(
         # `matrix` is symmetric up to its diagonal: for the input its later times matter.
         later = operand(gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0), left))
         d_in = multiply(later, loaded(parts_y, right), room_in.load(mma))
-        v_out, t_out = again(axis_of(0, BLOCK, mma), chunk), axis_of(1, 16, mma)
-        t_out = again(t_out % 8, chunk) + t_out // 8 * 8
-        stored = (t_out < left_times) & (v_out < left_variables)
-        at = v_out * (time * channels) + t_out * (towards * channels)
-        gl.store(d_x + far(t, channels) + at + axis_of(2, WIDTH, mma), d_in, mask=stored)
+        store_rows(d_x, d_in, chunk, t, channels, around, mma)  # in whole sectors as it is
 
         # What all variables share, steps and rates, by way of six sums.
         store_sums(sums, out + 8, chunk, BLOCK)

@@ -119,7 +119,8 @@ def fast_forward(
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have.
+    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have. In
+    # float32 and with a second input it is one program, however few they are.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH

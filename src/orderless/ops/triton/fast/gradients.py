@@ -14,6 +14,7 @@ from orderless.ops.triton.fast.arithmetic import (
     converted,
     decay,
     decay_back,
+    far,
     flip,
     loaded,
     loaded_turned,
@@ -269,6 +270,20 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
     else:  # noqa: RET505
         none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
         return none, none, none, none
+
+
+@gluon.jit
+def store_rows(out, value, chunk, t, channels, around, layout: gl.constexpr):
+    """Store [variable, time, channel] of a chunk, whose first time is t, in a layout."""
+    BLOCK: gl.constexpr = value.shape[0]
+    WIDTH: gl.constexpr = value.shape[2]
+    time, towards, left_times, left_variables = around
+    v, row = again(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
+    row = again(row % 8, chunk) + row // 8 * 8
+    stored = (row < left_times) & (v < left_variables)
+    at = v * (time * channels) + row * (towards * channels)
+    gl.store(out + far(t, channels) + at + axis_of(2, WIDTH, layout),
+             gl.convert_layout(value.to(out.dtype.element_ty), layout), mask=stored)  # fmt: skip
 
 
 @gluon.jit
