@@ -86,14 +86,20 @@ def _values(run, named, masks, reverse):
     return {"y": y, "state": state}
 
 
-def _with_gradients(run, named, masks, reverse):
+def _with_gradients(run, named, masks, reverse, of_state=True):
     leaves = {name: value.detach().clone().requires_grad_() for name, value in named.items()}
     y, state = run(_call(leaves, masks, reverse))
     random = torch.Generator().manual_seed(1)
-    weights = [torch.randn(out.shape, generator=random).to(out) for out in (y, state)]
-    gradients = torch.autograd.grad([y, state], list(leaves.values()), weights)
+    outputs = (y, state) if of_state else (y,)
+    weights = [torch.randn(out.shape, generator=random).to(out) for out in outputs]
+    gradients = torch.autograd.grad(outputs, list(leaves.values()), weights)
     named_gradients = {f"gradient of {name}": g for name, g in zip(leaves, gradients, strict=True)}
     return {"y": y.detach(), "state": state.detach()} | named_gradients
+
+
+def _with_gradients_of_outputs(run, named, masks, reverse):
+    """As in training, where nobody asks for the last state."""
+    return _with_gradients(run, named, masks, reverse, of_state=False)
 
 
 def _errors(device, sizes, options=(), dtype=torch.float32, constant=False, follow=_with_gradients):
@@ -211,12 +217,16 @@ EMULATED = {
         ("feedback", "state", "reverse"),
         {"block": 1, "width": 16, "segments": 2, "per_segment": 2},
     ),
+    "outputs alone": ((1, 3, 40, 16, 1, 16), ("skip",), {"block": 2, "width": 16}),
+    "outputs alone, of one chunk": ((1, 2, 16, 16, 1, 16), (), {"block": 1, "width": 16}),
 }
 # What of them runs no plain kernels, whose products the interpreter cannot round.
 ROUNDED = {
     "four variables a program": _with_gradients,
     "two slices of a head, with a field": _values,
     "time in segments": _with_gradients,
+    "outputs alone": _with_gradients_of_outputs,
+    "outputs alone, of one chunk": _with_gradients_of_outputs,
 }
 
 
@@ -236,7 +246,8 @@ def test_fast_kernels_equal_the_reference_but_for_layouts(device, case, tmp_path
     monkeypatch.setattr(operators, "fast_kernels", emulated(tmp_path))
     watch(monkeypatch)
     round_like_a_gpu(monkeypatch)
-    errors = _errors(device, sizes, options)
+    follow = _with_gradients_of_outputs if "alone" in case else _with_gradients
+    errors = _errors(device, sizes, options, follow=follow)
     assert _within(errors, *FAST_BOUND[torch.float32]), errors
     if case in ROUNDED:
         errors = _errors(device, sizes, options, torch.bfloat16, follow=ROUNDED[case])
@@ -253,6 +264,9 @@ LARGE = {
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
+    "outputs alone": ((2, 7, 100, 64, 1, 16), ("skip",)),
+    "outputs alone, of one chunk": ((2, 7, 16, 64, 1, 16), ()),
+    "outputs alone, in segments": ((1, 2, 700, 64, 1, 16), ()),
 }
 
 
@@ -273,7 +287,8 @@ def test_large_calls_equal_the_reference_on_the_gpu(
         monkeypatch.setattr(operators, "PROGRAMS", 1)
         monkeypatch.setattr(operators, "MANY_PROGRAMS", 1)  # nor sums of parts in passing
     sizes, options = LARGE[case]
-    errors = _errors(device, sizes, options, dtype)
+    follow = _with_gradients_of_outputs if "alone" in case else _with_gradients
+    errors = _errors(device, sizes, options, dtype, follow=follow)
     assert _within(errors, *(FAST_BOUND if fast else BOUND)[dtype]), errors
 
 

@@ -222,13 +222,17 @@ def scan_states(
     """States alone: at borders of chunks, [B,V,chunk + 1,2,N,D], or after segments from zero.
 
     ADJOINT runs from the last chunk to the first: x is then the gradient of y, the weights are
-    `read`, and what comes out are gradients of states.
+    `read`, and what comes out are gradients of states before segments. For what is after the last
+    segment, or then before the first, there is no program.
     """
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
     outer, block, slice_ = _place(tl.program_id(0), slices, tl.cdiv(variables, BLOCK))
-    batch = tl.num_programs(0) // slices // tl.cdiv(variables, BLOCK) // segments
+    batch = tl.num_programs(0) // slices // tl.cdiv(variables, BLOCK)
+    batch //= segments if EVERY_CHUNK else segments - 1
     b, segment = outer % batch, outer // batch
+    if ADJOINT:
+        segment += 1
     head = slice_ // per_head
     dtype = x.dtype.element_ty
     v = block * BLOCK + tl.arange(0, BLOCK)[:, None, None]
@@ -558,11 +562,12 @@ def scan_backward(
         tl.store(d_write + at + STATES, (phi_v * db_v).to(kind_of_weight), mask=stored)
         tl.store(d_read + at, dc_h.to(kind_of_weight), mask=stored)
         tl.store(d_read + at + STATES, dc_v.to(kind_of_weight), mask=stored)
-    if segment == 0:
-        at, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
-                               BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
-        tl.store(d_start + at, g, mask=inside)
-        tl.store(d_start + at + STATES * channels, u, mask=inside)
+    if d_start is not None:  # noqa: SIM102
+        if segment == 0:  # known at run time only
+            at, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
+                                   BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
+            tl.store(d_start + at, g, mask=inside)
+            tl.store(d_start + at + STATES * channels, u, mask=inside)
     if HAS_SKIP:
         at = d_skip + tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
         tl.store(at, d_direct)

@@ -259,7 +259,7 @@ def _segment_states(
     ends = made.over_segments.new_empty(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
-    grid = (sizes.rows * sizes.segments,)
+    grid = (sizes.rows * (sizes.segments - 1),)  # what is after the last moves nothing
     rest = (*sizes.shape(fast), *strides(signal), *strides(weights), *strides(present))
     given: dict[str, Any] = {
         "HAS_PRESENT": present is not None,
@@ -428,7 +428,7 @@ def scan_backward(
     # would be a third of all traffic.
     d_write = x.new_empty(sizes.slices, *write.shape)
     d_read = x.new_empty(sizes.slices, *read.shape)
-    d_start = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    d_start = None if state is None else step.new_empty(state.shape)
     d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
     sums = step.new_empty(
@@ -479,7 +479,7 @@ def scan_backward(
         sum_slices(d_read),
         d_shared,
         x.new_empty(0) if skip is None else d_skip.to(skip.dtype),
-        x.new_empty(0) if state is None else d_start,
+        x.new_empty(0) if d_start is None else d_start,
     )
 
 

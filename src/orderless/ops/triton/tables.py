@@ -20,12 +20,13 @@ and t + 8. Its places are
 
     0..3    as above; for the forward pass a writing time is held as well
     4       from the start of the chunk to a time
-    5       from a time to the end of the chunk, held
-    6       from a time to the end of the chunk
-    7       the hold: (v, vh, h)
+    5       the hold: (v, vh, h)
+    6       from a time to the end of the chunk: for the backward pass alone
+    7       the same, held
 
-and it has first (e1, evh) of each place, [place, half of the states, thread, 2, 2, 2], then e2,
-[place, thread, half of the states, 2, 2].
+and it has (e1, evh) of places 0 to 5, [place, half of the states, thread, 2, 2, 2], then e2 of
+these, [place, thread, half of the states, 2, 2], then both of place 6 and both of place 7: so each
+pass copies one of these two.
 """
 
 import triton
@@ -48,7 +49,7 @@ QUICK = 24 * 256  # entries of a chunk in `quick`
 def _within(kind):
     """[kind, t, s]: whether step s belongs to the span of time t in a table, and whether t reads.
 
-    Kind 6 is kind 5 once more.
+    Kinds 6 and 7 are kind 5 once more.
     """
     t = tl.arange(0, 16)[None, :, None]
     s = tl.arange(0, 16)[None, None, :]
@@ -91,15 +92,18 @@ def _by_thread(value):
 
 
 @triton.jit
-def _fill_quick(quick, e1, evh, e2):
+def _fill_quick(quick, e1, evh, e2, held):
     """Each in the order in which it lies in memory: scattered stores take five times as long."""
     kept = quick.dtype.element_ty
     pairs = tl.join(_by_thread(e1.to(kept)), _by_thread(evh.to(kept)))
     pairs = tl.reshape(tl.permute(pairs, (0, 1, 2, 4, 3)), (8, 512))
     place = tl.arange(0, 8)[:, None]
-    tl.store(quick + place * 512 + tl.arange(0, 512)[None, :], pairs)
+    needed = (place != 6) | (held == 0)
+    line = tl.where(place < 6, 2 * place, 3 * place)
+    tl.store(quick + line * 256 + tl.arange(0, 512)[None, :], pairs, mask=needed)
     singles = tl.reshape(tl.permute(_by_thread(e2.to(kept)), (0, 2, 1, 3)), (8, 256))
-    tl.store(quick + 4096 + place * 256 + tl.arange(0, 256)[None, :], singles)
+    line = tl.where(place < 6, 12 + place, 3 * place + 2)
+    tl.store(quick + line * 256 + tl.arange(0, 256)[None, :], singles, mask=needed)
 
 
 @triton.jit
@@ -113,20 +117,22 @@ def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi
     to_h = tl.where(kind == 4, b_h, b_h * e2)
     to_v = tl.where(kind == 4, b_v, b_v * e1 + b_h * evh)
     leads = (kind > 3) | (reads == 0)
+    # Of the eight, 0 to 4 and 6 are needed, which becomes the last.
+    needed = (tl.arange(0, 8) < 5) | (tl.arange(0, 8) == 6)
     kept = factors.dtype.element_ty
     both = tl.join(tl.where(leads, to_h, 0.0).to(kept), tl.where(leads, to_v, 0.0).to(kept))
     both = tl.permute(tl.reshape(both, (8, 16, 2, 8, 2)), (0, 1, 2, 4, 3))
-    place = tl.arange(0, 8)[:, None]
+    place = tl.minimum(tl.arange(0, 8), 5)[:, None]
     at = place * 512 + tl.arange(0, 512)[None, :]
-    tl.store(factors + at, tl.reshape(both, (8, 512)), mask=place < 6)
+    tl.store(factors + at, tl.reshape(both, (8, 512)), mask=needed[:, None])
 
 
 @triton.jit
 def _span(step, b, first, last, head, time, step_batch, step_time, REVERSE: tl.constexpr):
     """The sum of the steps of times first to last - 1."""
-    steps = tl.zeros([256], tl.float32)
-    for begin in range(first, last, 256):
-        at = begin + tl.arange(0, 256).to(tl.int64)
+    steps = tl.zeros([1024], tl.float32)
+    for begin in range(first, last, 1024):
+        at = begin + tl.arange(0, 1024).to(tl.int64)
         inside = at < last
         if REVERSE:
             at = time - 1 - at
@@ -157,8 +163,8 @@ def fill_tables(
     chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
     factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for 16 states.
 
-    Places 0 to 6 of `quick` and the hold are made at once, [place, t, n], for nothing but waiting
-    for one after the other would fill the time.
+    All places of `quick` are made at once, [place, t, n], for nothing but waiting for one after the
+    other would fill the time.
     """
     pid = tl.program_id(0)
     chunk = (pid % chunks).to(tl.int64)
@@ -180,25 +186,27 @@ def fill_tables(
     within, reads = _within(kind)
     span = tl.sum(tl.where(within, steps[None, None, :], 0.0), 2)[:, :, None]
     e_h, e_v, evh = transition(h[None, :, :], v[None, :, :], vh[None, :, :], span)
-    is_hold = kind == 7
+    is_hold = kind == 5
     e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
     evh = tl.where(is_hold, phi_vh, evh)
     e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
     if not HAS_QUICK:
         size: tl.constexpr = 16 * PADDED
         tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
-        # Of the hold, (h, v, vh) in this order.
-        out = tables + pid * (21 * size) + tl.minimum(kind, 6) * (3 * size) + tile
-        tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind != 6)
-        tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind != 6)
-        tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind != 6)
+        # The hold comes last, (h, v, vh) in this order.
+        place = tl.where(kind < 5, kind, tl.where(is_hold, 6, 5))
+        out = tables + pid * (21 * size) + place * (3 * size) + tile
+        tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind < 7)
+        tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind < 7)
+        tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind < 7)
     else:
-        plain = reads | (kind > 5) | ((held == 0) & (kind < 5))
+        plain = reads | is_hold | (kind == 6) | ((held == 0) & (kind < 5))
         _fill_quick(
             quick + pid * 6144,
             tl.where(plain, e1, e1 * phi_v),
             tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
             tl.where(plain, e2, e2 * phi_h),
+            held,
         )
     if HAS_FIELD:
         row = tl.arange(0, 16)[None, :, None]

@@ -104,14 +104,15 @@ def fast_backward(
             time, channels, left_variables, towards,
             HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
         )  # fmt: skip
-    if segment == 0:
-        corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
-        corner = corner + (v_half * (32 * channels) + row_half)
-        inside = v_half < left_variables
-        gl.store(corner, g, mask=inside)
-        gl.store(corner + 16 * channels, u, mask=inside)
-        gl.store(corner + 8 * channels, other_g, mask=inside)
-        gl.store(corner + 24 * channels, other_u, mask=inside)
+    if d_start is not None:  # noqa: SIM102
+        if segment == 0:  # known at run time only
+            corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
+            corner = corner + (v_half * (32 * channels) + row_half)
+            inside = v_half < left_variables
+            gl.store(corner, g, mask=inside)
+            gl.store(corner + 16 * channels, u, mask=inside)
+            gl.store(corner + 8 * channels, other_g, mask=inside)
+            gl.store(corner + 24 * channels, other_u, mask=inside)
     if HAS_SKIP:
         at = gl.program_id(0).to(gl.int64) * WIDTH + gl.arange(0, WIDTH, d_direct.type.layout)
         gl.store(d_skip + at, d_direct)

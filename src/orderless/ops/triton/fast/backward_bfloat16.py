@@ -93,8 +93,8 @@ def _fetch(
     fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
                  d_y, read, present, chunk, time, left_times, variables, strides_of_y, towards,
                  HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
-    here = copy_of(rooms_tables, room, gl.bfloat16)
-    fetch_tables(here, None, quick, chunk, gl.bfloat16, BLOCK)
+    here = copy_of(rooms_tables, room)
+    fetch_tables(here, None, quick, TO_END, chunk, gl.bfloat16, BLOCK)
     fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
 
 
@@ -198,11 +198,13 @@ def go_back(
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     sums = rooms_for_sums(BLOCK)
     more_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+    # Without a gradient of the state after the last chunk, nobody asks for that state.
+    unasked: gl.constexpr = 0 if HAS_END else 1
     keep_states(
         (x, write, quick, over_chunks, present), start, states,
         (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
-        rooms_tables, first_chunk, last_chunk, segments, time, channels, left_variables,
-        strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+        rooms_tables, first_chunk, last_chunk - unasked, segments, time, channels, left_variables,
+        strides, towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
     )  # fmt: skip
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
@@ -234,7 +236,7 @@ def go_back(
             prefetch(of_next, chunk, size, BLOCK)
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             d_matrix = matrix_gradient((room_x,), (room_y,), chunk, low, BLOCK, mma)
-            here, over = copy_of(rooms_tables, room, low), rooms_over.index(room)
+            here, over = copy_of(rooms_tables, room), rooms_over.index(room)
             to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
             around = (time, towards, left_times, left_variables)
             out = partial + chunk * (6 * 256)

@@ -218,15 +218,17 @@ def go_back(
         gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
         gl.allocate_shared_memory(low, [BLOCK, 16, 16], thin_room),
     )
-    here = copy_of(rooms_for_tables(low, 1), 0, low)
+    here = copy_of(rooms_for_tables(low, 1), 0)
     room_in = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], result_room)
     sums = rooms_for_sums(BLOCK)
+    # Without a gradient of the state after the last chunk, nobody asks for that state.
+    unasked: gl.constexpr = 0 if HAS_END else 1
     keep_states(
         (x, write, tables, present), start, states,
         (rooms_y.index(0), weights[0], weights[1], here[0].slice(0, 8, dim=0)),
         (rooms_y.index(1), weights[2], weights[3], here[0].slice(8, 8, dim=0)),
-        first_chunk, last_chunk, segments, time, channels, left_variables, strides, towards,
-        HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+        first_chunk, last_chunk - unasked, segments, time, channels, left_variables, strides,
+        towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
     )  # fmt: skip
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
@@ -261,7 +263,7 @@ def go_back(
                       left_variables, of_write, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
         fetch_weights(weights[2], weights[3], read, present, chunk, time, left_times,
                       left_variables, of_read, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
-        fetch_tables(here, tables, None, chunk, low, BLOCK)
+        fetch_tables(here, tables, None, TO_END, chunk, low, BLOCK)
         async_copy.commit_group()
         d_matrix = matrix_gradient(parts_x, parts_y, chunk, low, BLOCK, mma)
         none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)

@@ -212,7 +212,8 @@ def fast_forward(
                        write + far(t_ahead, write_time), keep_thin, thin)  # fmt: skip
             fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                        read + far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
-            fetch_tables(copy_of(rooms_tables, room, low), tables, quick, ahead, low, BLOCK)
+            fetch_tables(copy_of(rooms_tables, room), tables, quick, TO_END_UNHELD, ahead, low,
+                         BLOCK)  # fmt: skip
             fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
             if HAS_BASE:
                 copy(rooms_base.index(room), base + far(t_ahead, channels) + p_rows, mask=keep_rows)
@@ -228,7 +229,7 @@ def fast_forward(
             chunk = first_chunk + visit
             room = visit % DEPTH
             room_x = rooms_x.index(room)
-            here = copy_of(rooms_tables, room, low)
+            here = copy_of(rooms_tables, room)
             left_times = time - chunk * 16
             t = chunk * 16
             if REVERSE:

@@ -16,7 +16,6 @@ from orderless.ops.triton.fast.halves import (
 from orderless.ops.triton.fast.layouts import eight_layout, whole_pair_layout
 from orderless.ops.triton.fast.rooms import (
     QUICK,
-    TO_END,
     TO_END_UNHELD,
     copy_of,
     eight_of,
@@ -24,6 +23,9 @@ from orderless.ops.triton.fast.rooms import (
     fetch_over,
     fetch_signal,
     half_of_table,
+    line_of_pairs,
+    line_of_singles,
+    lines_of,
     over_eight,
 )
 
@@ -37,7 +39,8 @@ def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.c
     both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
     at = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None] * (32 * WIDTH) + HALF * 16 * WIDTH
     at = at + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
-    gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat))
+    # They are read again, what else goes through the cache meanwhile is not.
+    gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat), eviction_policy="evict_last")
 
 
 @gluon.jit
@@ -91,16 +94,15 @@ def _fetch(
 ):  # fmt: skip
     """Start to copy what a chunk needs, its table to a place in the rooms of all tables."""
     x, write, quick, over_chunks, present = inputs
-    low: gl.constexpr = x.dtype.element_ty
     own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
     left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
     fetch_signal(own, x, write, present, chunk, time, left_times, variables, strides, towards,
                  HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
     chunk = gl.minimum(chunk, last_chunk - 1)
     source = quick + chunk * QUICK
-    pairs, singles = copy_of(rooms_tables, room, low)
-    fetch_lines(pairs.slice(2 * PLACE, 2, dim=0), source + 2 * TO_END_UNHELD * 256, chunk, BLOCK)
-    fetch_lines(singles.slice(PLACE, 1, dim=0), source + (16 + TO_END_UNHELD) * 256, chunk, BLOCK)
+    pairs, single = lines_of(copy_of(rooms_tables, room), PLACE)
+    fetch_lines(pairs, source + line_of_pairs(TO_END_UNHELD) * 256, 0, chunk, BLOCK)
+    fetch_lines(single, source + line_of_singles(TO_END_UNHELD) * 256, 0, chunk, BLOCK)
     fetch_over(rooms[3].index(room), over_chunks, chunk, BLOCK)
 
 
@@ -119,10 +121,10 @@ def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
 def keep_states(
     inputs, start, states, even, odd, rooms_tables, first_chunk, last_chunk, segments,
     time, channels, variables, strides, towards,
-    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_PRESENT: gl.constexpr,
-    REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
-    """Leave [chunk, variable, half, 16 * WIDTH] in `states`; HAS_END, and the state after the last.
+    """Leave [chunk, variable, half, 16 * WIDTH] in `states`, and the state after the last chunk.
 
     In bfloat16. Chunks go by two, with rooms of their own: (signal, h, v, over), two of each. All
     of it is the program's own, so every thread finds later what it leaves here.
@@ -138,21 +140,20 @@ def keep_states(
         if ahead < last_chunk:
             _fetch(TO_END_UNHELD, ahead, last_chunk, inputs, even, room, rooms_tables, time,
                    variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
-            _fetch(TO_END, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
+            _fetch(0, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
                    variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
             room = visit % 2
-            here = copy_of(rooms_tables, room, low)
+            here = copy_of(rooms_tables, room)
             to = states + visit * (2 * BLOCK * 32 * WIDTH)
             state = (h, s, other_h, other_s)
             state = _over_chunk(TO_END_UNHELD, state, even, room, here, to, BLOCK, WIDTH)
             # Of an odd number, the last of these does not exist: what it keeps is after all others.
-            h, s, other_h, other_s = _over_chunk(TO_END, state, odd, room, here,
+            h, s, other_h, other_s = _over_chunk(0, state, odd, room, here,
                                                  to + BLOCK * 32 * WIDTH, BLOCK, WIDTH)  # fmt: skip
-    if HAS_END:  # noqa: SIM102
-        if count % 2 == 0:  # known at run time only
-            to = states + count * (BLOCK * 32 * WIDTH)
-            keep_half(0, h, s, to, BLOCK, WIDTH, low)
-            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)
+    if count % 2 == 0:
+        to = states + count * (BLOCK * 32 * WIDTH)
+        keep_half(0, h, s, to, BLOCK, WIDTH, low)
+        keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)

@@ -78,19 +78,20 @@ def _over_chunk(chunk, last_chunk, state, rooms, tables, states, BLOCK: gl.const
 def keep_states(
     inputs, start, states, even, odd, first_chunk, last_chunk, segments,
     time, channels, variables, strides, towards,
-    HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_PRESENT: gl.constexpr,
-    REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """As `kept_states.keep_states`; rooms are (signal, h, v, eight tiles of tables)."""
     tables = inputs[2]
     h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
                                           WIDTH)  # fmt: skip
     count = last_chunk - first_chunk
-    _fetch(first_chunk, last_chunk, inputs, even, time, variables, strides, towards,
-           HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
-    async_copy.commit_group()
-    _fetch(first_chunk + 1, last_chunk, inputs, odd, time, variables, strides, towards,
-           HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    if count > 0:
+        _fetch(first_chunk, last_chunk, inputs, even, time, variables, strides, towards,
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+        async_copy.commit_group()
+        _fetch(first_chunk + 1, last_chunk, inputs, odd, time, variables, strides, towards,
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
     async_copy.commit_group()
     for visit in range((count + 1) // 2):
         chunk = first_chunk + 2 * visit
@@ -110,8 +111,7 @@ def keep_states(
             _fetch(chunk + 3, last_chunk, inputs, odd, time, variables, strides, towards,
                    HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
-    if HAS_END:  # noqa: SIM102
-        if count % 2 == 0:  # known at run time only
-            to = states + count * (BLOCK * 32 * WIDTH)
-            keep_half(0, h, s, to, BLOCK, WIDTH, gl.float32)
-            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, gl.float32)
+    if count % 2 == 0:
+        to = states + count * (BLOCK * 32 * WIDTH)
+        keep_half(0, h, s, to, BLOCK, WIDTH, gl.float32)
+        keep_half(1, other_h, other_s, to, BLOCK, WIDTH, gl.float32)

@@ -10,12 +10,24 @@ from orderless.ops.triton.fast.program import to_fetch
 
 # Places of tables in `quick`, after those of the four bits: as in `tables.py`.
 FROM_START = gl.constexpr(4)
-TO_END_UNHELD = gl.constexpr(5)
+HOLD = gl.constexpr(5)
 TO_END = gl.constexpr(6)
-HOLD = gl.constexpr(7)
+TO_END_UNHELD = gl.constexpr(7)
 QUICK = gl.constexpr(24 * 256)  # entries of a chunk
 
 copy = async_copy.async_copy_global_to_shared
+
+
+@gluon.constexpr_function
+def line_of_pairs(kind):
+    """The first of the two lines of `quick` with two entries of a table, as in `tables.py`."""
+    return 2 * kind if kind < 6 else 3 * kind
+
+
+@gluon.constexpr_function
+def line_of_singles(kind):
+    """The line with one entry of it."""
+    return 12 + kind if kind < 6 else 3 * kind + 2
 
 
 @gluon.jit
@@ -28,7 +40,8 @@ def rooms_for_tables(low: gl.constexpr, COPIES: gl.constexpr):
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
         return (
             gl.allocate_shared_memory(low, [COPIES, 16, 256], lines),
-            gl.allocate_shared_memory(low, [COPIES, 8, 256], lines),
+            gl.allocate_shared_memory(low, [COPIES, 4, 256], lines),
+            gl.allocate_shared_memory(low, [COPIES, 1, 256], lines),
         )
     else:  # noqa: RET505
         tiles: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
@@ -40,22 +53,22 @@ def rooms_for_tables(low: gl.constexpr, COPIES: gl.constexpr):
 
 
 @gluon.jit
-def copy_of(rooms, i, low: gl.constexpr):
+def copy_of(rooms, i):
     """One of the copies of these rooms."""
-    if low == gl.bfloat16:
-        return rooms[0].index(i), rooms[1].index(i)
-    else:  # noqa: RET505
-        return rooms[0].index(i), rooms[1].index(i), rooms[2].index(i)
+    return rooms[0].index(i), rooms[1].index(i), rooms[2].index(i)
 
 
 @gluon.jit
-def fetch_lines(room, source, now, WARPS: gl.constexpr):
-    """Start to copy lines of `quick`."""
+def fetch_lines(room, source, SKIPPED: gl.constexpr, now, WARPS: gl.constexpr):
+    """Start to copy lines of `quick`, of which some are left out after the second."""
     ROWS: gl.constexpr = room.shape[0]
     lines: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
     row = gl.arange(0, ROWS, gl.SliceLayout(1, lines))[:, None]
-    at = again(row % WARPS, now) * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]
-    copy(room, source + at + row // WARPS * (WARPS * 256))
+    own, more = again(row % WARPS, now), row // WARPS * WARPS
+    if SKIPPED > 0:
+        more += gl.where(own + more < 2, 0, SKIPPED)
+    at = own * 256 + gl.arange(0, 256, gl.SliceLayout(0, lines))[None, :]
+    copy(room, source + at + more * 256)
 
 
 @gluon.jit
@@ -67,12 +80,15 @@ def fetch_tiles(room, source, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def fetch_tables(rooms, tables, quick, chunk, low: gl.constexpr, WARPS: gl.constexpr):
-    """Start to copy the tables of a chunk."""
+def fetch_tables(rooms, tables, quick, END: gl.constexpr, chunk, low: gl.constexpr,
+                 WARPS: gl.constexpr):  # fmt: skip
+    """Start to copy the tables of a chunk, of those to its end in `quick` just one."""
     if low == gl.bfloat16:
         quick = quick + chunk * QUICK
-        fetch_lines(rooms[0], quick, chunk, WARPS)
-        fetch_lines(rooms[1], quick + 16 * 256, chunk, WARPS)
+        others: gl.constexpr = line_of_pairs(END) - line_of_pairs(TO_END)
+        fetch_lines(rooms[0], quick, 0, chunk, WARPS)
+        fetch_lines(rooms[1], quick + 16 * 256, others, chunk, WARPS)
+        fetch_lines(rooms[2], quick + line_of_singles(END) * 256, 0, chunk, WARPS)
     else:
         many, more, last = rooms
         tables = tables + chunk * (21 * 256)
@@ -123,6 +139,17 @@ def singles_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
 
 
 @gluon.jit
+def lines_of(rooms, kind: gl.constexpr):
+    """The two lines of a table with two entries, and the one with one."""
+    if kind < 4:
+        return rooms[0].slice(2 * kind, 2, dim=0), rooms[0].slice(12 + kind, 1, dim=0)
+    elif kind < 6:  # noqa: RET505
+        return rooms[0].slice(2 * kind, 2, dim=0), rooms[1].slice(kind - 4, 1, dim=0)
+    else:
+        return rooms[1].slice(2, 2, dim=0), rooms[2]
+
+
+@gluon.jit
 def eight_of(value, HALF: gl.constexpr, eight: gl.constexpr):
     """Eight of the states of a [variable, time, state] tile."""
     value = gl.reshape(value, [value.shape[0], 16, 2, 8])
@@ -140,8 +167,9 @@ def whole_table(rooms, kind: gl.constexpr, low: gl.constexpr, BLOCK: gl.constexp
     if low == gl.bfloat16:
         both: gl.constexpr = gl.BlockedLayout([2, 8], [1, 32], [BLOCK, 1], [1, 0])
         one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
-        e1, evh = pairs_of_lines(rooms[0].slice(2 * kind, 2, dim=0).load(both), 2, pair)
-        e2 = singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        pairs, single = lines_of(rooms, kind)
+        e1, evh = pairs_of_lines(pairs.load(both), 2, pair)
+        e2 = singles_of_lines(single.load(one), 2, pair)
         return e1, evh, e2
     else:  # noqa: RET505
         return _split_table(rooms, kind, pair)
@@ -155,8 +183,9 @@ def half_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, low: gl.constex
     eight: gl.constexpr = eight_layout(BLOCK)
     if low == gl.bfloat16:
         one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
-        e1, evh = pairs_of_lines(rooms[0].slice(2 * kind + HALF, 1, dim=0).load(one), 1, eight)
-        e2 = singles_of_lines(rooms[1].slice(kind, 1, dim=0).load(one), 2, pair)
+        pairs, single = lines_of(rooms, kind)
+        e1, evh = pairs_of_lines(pairs.slice(HALF, 1, dim=0).load(one), 1, eight)
+        e2 = singles_of_lines(single.load(one), 2, pair)
         e2 = eight_of(e2, HALF, eight)
         return (e1, evh, e2), (to_float32(e1, eight), to_float32(evh, eight), to_float32(e2, eight))
     else:  # noqa: RET505

@@ -6,7 +6,15 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import axis_of, decay, far, multiply, operand, turned
+from orderless.ops.triton.fast.arithmetic import (
+    axis_of,
+    decay,
+    far,
+    multiply,
+    operand,
+    to_float32,
+    turned,
+)
 from orderless.ops.triton.fast.layouts import bits
 from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
 from orderless.ops.triton.fast.rooms import (
@@ -17,7 +25,8 @@ from orderless.ops.triton.fast.rooms import (
     fetch_lines,
     fetch_over,
     fetch_pair,
-    over_eight,
+    line_of_pairs,
+    line_of_singles,
     pairs_of_lines,
     singles_of_lines,
 )
@@ -77,14 +86,8 @@ def _stack(first, second, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def _whole(h, v, BLOCK: gl.constexpr, WIDTH: gl.constexpr, mma: gl.constexpr):
-    """The two parts of a state as [(variable, warp), (part, state), channel]."""
-    both = gl.reshape(gl.permute(gl.join(h, v), (0, 3, 1, 2)), [2 * BLOCK, 16, WIDTH])
-    return gl.convert_layout(both, mma)
-
-
-@gluon.jit
 def _parts(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):
+    """The two parts of [(variable, warp), (part, state), channel]."""
     both = gl.permute(gl.reshape(both, [2 * BLOCK, 2, 8, WIDTH]), (0, 2, 3, 1))
     h, v = gl.split(both)
     return gl.convert_layout(h, half), gl.convert_layout(v, half)
@@ -118,9 +121,13 @@ def fast_states(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
-    """states [B, V, segment, 2, 16, D] in float32: those after each segment of time.
+    """states [B, V, segment, 2, 16, D] in float32: those after each segment of time, from zero.
 
-    ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`.
+    ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`. Of the last
+    segment, or then of the first, there is no program.
+
+    It goes against time, and what a chunk adds is led to the end of the segment at once: so the
+    state is a plain sum, and the first chunks are still in the cache for whoever comes next.
     """
     WARPS: gl.constexpr = 2 * BLOCK
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [WARPS, 1, 1], [1, 16, 8])
@@ -146,6 +153,8 @@ def fast_states(
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
+    if ADJOINT:
+        segment += 1
     first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     left_variables = variables - first_variable
@@ -160,8 +169,11 @@ def fast_states(
     row_write = v_thin * write_variable + t_thin * (towards * write_time)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
-    h = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
-    s = gl.zeros([WARPS, 8, WIDTH], gl.float32, half)
+    by_state: gl.constexpr = gl.SliceLayout(1, pair)
+    state = gl.zeros([WARPS, 16, WIDTH], gl.float32, mma)
+    # How a state moves over all chunks between this one and the end.
+    all_vh = gl.zeros([1, 16], gl.float32, by_state)
+    all_h, all_v = all_vh + 1.0, all_vh + 1.0
     rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
@@ -173,14 +185,14 @@ def fast_states(
     else:
         tables += first_table * (21 * 256)
         rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
-    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 8, 8], plain_room)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
-    for visit in range(1 - DEPTH, last_chunk - first_chunk):
-        ahead = first_chunk + visit + (DEPTH - 1)
-        exists = ahead < last_chunk
+    count = last_chunk - first_chunk
+    for visit in range(1 - DEPTH, count):
+        ahead = gl.maximum(last_chunk - visit - DEPTH, first_chunk)
         if ADJOINT:
-            ahead = gl.maximum(last_chunk - visit - DEPTH, first_chunk)
+            ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
         if REVERSE:
@@ -193,15 +205,17 @@ def fast_states(
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
                              present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
-        if exists:
+        if visit + (DEPTH - 1) < count:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
             fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                        write + far(t_ahead, write_time) + row_write, keep_thin, thin)  # fmt: skip
             if low == gl.bfloat16:
                 place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
+                pairs: gl.constexpr = line_of_pairs(place)
+                single: gl.constexpr = line_of_singles(place)
                 source = quick + ahead * QUICK
-                fetch_lines(rooms_pairs.index(room), source + 2 * place * 256, ahead, WARPS)
-                fetch_lines(rooms_single.index(room), source + (16 + place) * 256, ahead, WARPS)
+                fetch_lines(rooms_pairs.index(room), source + pairs * 256, 0, ahead, WARPS)
+                fetch_lines(rooms_single.index(room), source + single * 256, 0, ahead, WARPS)
             else:
                 # From a time to the end, and the hold, are the last six tiles of a chunk; before
                 # them lie those from the start.
@@ -236,27 +250,27 @@ def fast_states(
                     here.slice(LEADS + 1, 1, dim=0).load(pair),
                     here.slice(LEADS + 2, 1, dim=0).load(pair),
                 )
+            over = rooms_over.index(room)
+            e_h = over.slice(0, 1, dim=0).load(by_state)
+            e_vh = over.slice(1, 1, dim=0).load(by_state)
+            e_v = over.slice(2, 1, dim=0).load(by_state)
+            beyond = (all_h[:, None, :], all_vh[:, None, :], all_v[:, None, :])
             if ADJOINT:
                 to_h, to_v = decay(w_h, w_v, table)
+                to_h, to_v = to_float32(to_h, pair), to_float32(to_v, pair)
+                to_h, to_v = decay(to_h, to_v, beyond)
+                all_vh = all_h * e_vh + all_vh * e_v
             else:
                 to_v, to_h = decay(w_v, w_h, table)
-            to_end = operand(turned(_stack(to_h, to_v, BLOCK), left))
+                to_h, to_v = to_float32(to_h, pair), to_float32(to_v, pair)
+                to_v, to_h = decay(to_v, to_h, (beyond[2], beyond[1], beyond[0]))
+                all_vh = all_v * e_vh + all_vh * e_h
+            all_h, all_v = all_h * e_h, all_v * e_v
+            to_end = operand(turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left))
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
-            first = over_eight(rooms_over.index(room), 0, half)
-            second = over_eight(rooms_over.index(room), 1, half)
-            is_first = axis_of(0, WARPS, half) % 2 == 0
-            e_h, e_vh = (
-                gl.where(is_first, first[0], second[0]),
-                gl.where(is_first, first[1], second[1]),
-            )
-            e_v = gl.where(is_first, first[2], second[2])
-            if ADJOINT:
-                state = _whole(e_h * h + e_vh * s, e_v * s, BLOCK, WIDTH, mma)
-            else:
-                state = _whole(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
             state = multiply(to_end, operand(signal), state)
-            h, s = _parts(state, BLOCK, WIDTH, half)
+    h, s = _parts(state, BLOCK, WIDTH, half)
     at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
                            BLOCK, WIDTH, half)  # fmt: skip
     gl.store(states + at, h, mask=inside)
