@@ -171,6 +171,15 @@ def test_constants_in_time_and_more_than_sixteen_states(device):
     assert max(errors.values()) < 1e-5, errors
 
 
+def test_states_that_nothing_reads_change_nothing(device, monkeypatch):
+    from orderless.ops.triton import form
+
+    monkeypatch.setattr(form, "_states_of_kernels", lambda call: 8)
+    for options in (("field", "state"), ("feedback", "state", "members")):
+        errors = _errors(device, (2, 2, 5, 3, 1, 3), options)
+        assert _within(errors, 1e-5, 3e-5), errors
+
+
 @pytest.mark.parametrize("options", [("field",), ("feedback", "field", "state", "reverse")])
 def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
     from orderless.ops.triton import shared_operators
@@ -217,6 +226,16 @@ EMULATED = {
         ("feedback", "state", "reverse"),
         {"block": 1, "width": 16, "segments": 2, "per_segment": 2},
     ),
+    "eight states": (
+        (1, 3, 34, 16, 1, 8),
+        ("skip", "state", "observed"),
+        {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
+    ),
+    "eight states, with a field": (
+        (1, 2, 20, 16, 1, 8),
+        ("field", "state"),
+        {"block": 2, "width": 16},
+    ),
     "outputs alone": ((1, 3, 40, 16, 1, 16), ("skip",), {"block": 2, "width": 16}),
     "outputs alone, of one chunk": ((1, 2, 16, 16, 1, 16), (), {"block": 1, "width": 16}),
 }
@@ -225,6 +244,8 @@ ROUNDED = {
     "four variables a program": _with_gradients,
     "two slices of a head, with a field": _values,
     "time in segments": _with_gradients,
+    "eight states": _with_gradients,
+    "eight states, with a field": _values,
     "outputs alone": _with_gradients_of_outputs,
     "outputs alone, of one chunk": _with_gradients_of_outputs,
 }
@@ -264,6 +285,11 @@ LARGE = {
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
+    "eight states": ((2, 9, 70, 64, 1, 8), ("field", "skip", "state", "observed")),
+    "eight states in segments": ((1, 2, 700, 64, 1, 8), ("skip", "state", "reverse")),
+    "eight states, with feedback": ((2, 5, 33, 128, 2, 8), ("feedback", "state", "members")),
+    "few states": ((2, 5, 33, 32, 1, 3), ("feedback", "field", "state", "members")),
+    "eleven states": ((2, 5, 33, 64, 2, 11), ("field", "skip", "gate", "state")),
     "outputs alone": ((2, 7, 100, 64, 1, 16), ("skip",)),
     "outputs alone, of one chunk": ((2, 7, 16, 64, 1, 16), ()),
     "outputs alone, in segments": ((1, 2, 700, 64, 1, 16), ()),

@@ -1,15 +1,21 @@
 """The `triton` form of `vi_scan`: one call put together from the operators."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from orderless.ops.call import ScanCall
 from orderless.ops.triton.operators import scan
 from orderless.ops.triton.shared_operators import mean_mode, pool_states
+from orderless.ops.zero_order_hold import Generator
 
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     """Outputs like x, and the state after the last entry visited, in float32."""
+    states, given = call.write.shape[-1], call.state
+    call = _with_states(call, _states_of_kernels(call))
     x = call.x
     time = x.shape[2]
     present = _present(call)
@@ -35,10 +41,42 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
         x, step, *rates, write, read, field, field_write, shared, skip, gate, state, present,
         call.reverse,
     )  # fmt: skip
+    end = end[..., :states, :]
     if call.members is not None:
-        kept = 0.0 if call.state is None else call.state.float()
+        kept = 0.0 if given is None else given.float()
         end = torch.where(_over_state(call.members), end, kept)
     return y, end
+
+
+def _states_of_kernels(call: ScanCall) -> int:
+    """With how many states a call runs: the kernels that are fast are for 8 and for 16."""
+    states = call.write.shape[-1]
+    head_size = call.x.shape[-1] // call.step.shape[-1]
+    if states >= 16 or head_size % 16 != 0 or not call.x.is_cuda:
+        return states
+    return 8 if states <= 8 else 16
+
+
+def _with_states(call: ScanCall, count: int) -> ScanCall:
+    """The same call with more states, which nothing writes to and nothing reads."""
+    more = count - call.write.shape[-1]
+    if more == 0:
+        return call
+
+    def rates(generator):
+        h, v, vh = generator
+        h, v = pad(h, (0, more), value=-1.0), pad(v, (0, more), value=-1.0)
+        return Generator(h, v, pad(vh, (0, more)))
+
+    return replace(
+        call,
+        generator=rates(call.generator),
+        mean_generator=None if call.mean_generator is None else rates(call.mean_generator),
+        write=pad(call.write, (0, more)),
+        read=pad(call.read, (0, more)),
+        field_write=None if call.field_write is None else pad(call.field_write, (0, more)),
+        state=None if call.state is None else pad(call.state, (0, 0, 0, more)),
+    )
 
 
 def _rates(call: ScanCall) -> list[Tensor]:

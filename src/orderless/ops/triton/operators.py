@@ -120,12 +120,11 @@ class _Sizes:
 
     @property
     def fast_tile(self) -> dict[str, Any]:
-        """For the kernel where two warps own a variable: registers for sixteen warps."""
         return {
             "BLOCK": self.block,
             "WIDTH": self.width,
-            "num_warps": 2 * self.block,
-            "maxnreg": 128,
+            "STATES": self.states,
+            "num_warps": self.block,
         }
 
 
@@ -182,7 +181,7 @@ def _can_be_fast(x: Tensor, states: int) -> bool:
     """Whether the kernels with layouts by hand could run; they are for NVIDIA GPUs alone."""
     if not FAST or fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
         return False
-    return states == 16 and _has_room(x.device.index)
+    return states in (8, 16) and _has_room(x.device.index)
 
 
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
@@ -268,8 +267,10 @@ def _segment_states(
     }
     if fast:
         launch(fast_kernels.fast_states, grid)(
-            signal, weights, *made.of_chunks, present, ends, *rest, **sizes.fast_tile, **given
-        )
+            signal, weights, *made.of_chunks, present, ends, *rest, **given,
+            # Two warps own a variable: registers for sixteen warps.
+            **sizes.fast_tile | {"num_warps": 2 * sizes.block, "maxnreg": 128},
+        )  # fmt: skip
     else:
         launch(kernels.scan_states, grid)(
             signal, weights, made.tables, None, present, None, ends, *rest, **sizes.tile, **given,
@@ -352,8 +353,7 @@ def scan(
         field = None if field is None else field.to(x.dtype).contiguous()
         launch(fast_kernels.fast_forward, grid)(
             x, write, read, *made.of_chunks, start, y, shared, field, made.factors, skip, gate,
-            present, y, end, *rest, BLOCK=sizes.block, WIDTH=sizes.width, **given,
-            HAS_FIELD=field is not None, num_warps=sizes.block,
+            present, y, end, *rest, **sizes.fast_tile, **given, HAS_FIELD=field is not None,
         )  # fmt: skip
     else:
         launch(kernels.scan_forward, grid)(
@@ -410,7 +410,7 @@ def scan_backward(
     started = {"HAS_START": start is not None}
     if fast:
         # Of each program, which finds them itself.
-        of_chunk = sizes.block * 2 * sizes.states * sizes.width
+        of_chunk = sizes.block * 2 * sizes.padded * sizes.width
         states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
     else:
         states = x.new_empty(
@@ -446,8 +446,7 @@ def scan_backward(
     masked |= {"HAS_END": d_after is not None, "HAS_SKIP": skip is not None}
     if fast:
         launch(fast_kernels.fast_backward, grid)(
-            x, write, read, *made.of_chunks, start, *rest, **masked, **started,
-            BLOCK=sizes.block, WIDTH=sizes.width, num_warps=sizes.block,
+            x, write, read, *made.of_chunks, start, *rest, **masked, **started, **sizes.fast_tile
         )  # fmt: skip
     else:
         launch(kernels.scan_backward, grid)(

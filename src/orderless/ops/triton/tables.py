@@ -214,7 +214,9 @@ def fill_tables(
         inside = t < time
         if REVERSE:
             t = time - 1 - t
-        at = field_write + b * write_batch + t * write_time + tl.arange(0, STATES)[None, None, :]
+        n = tl.arange(0, PADDED)[None, None, :]
+        inside = inside & (n < STATES)
+        at = field_write + b * write_batch + t * write_time + n
         w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
         w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
         _fill_factors(

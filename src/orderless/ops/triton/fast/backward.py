@@ -1,6 +1,6 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""`scan_backward` for 16 states: where a program begins and ends."""
+"""`scan_backward` for 8 and 16 states: where a program begins and ends."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -21,7 +21,7 @@ def fast_backward(
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
 ):  # fmt: skip
@@ -64,15 +64,16 @@ def fast_backward(
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
-    of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * 32
+    of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * (2 * STATES)
     d_write += of_slice
     d_read += of_slice
     states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
+    size = 2 * STATES * channels  # of the state of a variable
     if HAS_START:
-        start += ((b * variables + first_variable) * segments + segment) * 32 * channels
+        start += ((b * variables + first_variable) * segments + segment) * size
         start += first_channel
     if HAS_END:
-        d_end += ((b * variables + first_variable) * segments + segment) * 32 * channels
+        d_end += ((b * variables + first_variable) * segments + segment) * size
         d_end += first_channel
     if HAS_SKIP:
         skip += first_channel
@@ -95,24 +96,25 @@ def fast_backward(
             (x, d_y, write, read, quick, over_chunks, present), outputs, start, d_end, states, skip,
             strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
             time, channels, left_variables, towards,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     else:
         g, u, other_g, other_u, d_direct = backward_float32.go_back(
             (x, d_y, write, read, tables, present), outputs, start, d_end, states, skip,
             strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
             time, channels, left_variables, towards,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     if d_start is not None:  # noqa: SIM102
         if segment == 0:  # known at run time only
-            corner = d_start + (b * variables + first_variable) * 32 * channels + first_channel
-            corner = corner + (v_half * (32 * channels) + row_half)
+            corner = d_start + (b * variables + first_variable) * size + first_channel
+            corner = corner + (v_half * size + row_half)
             inside = v_half < left_variables
             gl.store(corner, g, mask=inside)
-            gl.store(corner + 16 * channels, u, mask=inside)
-            gl.store(corner + 8 * channels, other_g, mask=inside)
-            gl.store(corner + 24 * channels, other_u, mask=inside)
+            gl.store(corner + STATES * channels, u, mask=inside)
+            if STATES > 8:
+                gl.store(corner + 8 * channels, other_g, mask=inside)
+                gl.store(corner + (8 + STATES) * channels, other_u, mask=inside)
     if HAS_SKIP:
         at = gl.program_id(0).to(gl.int64) * WIDTH + gl.arange(0, WIDTH, d_direct.type.layout)
         gl.store(d_skip + at, d_direct)

@@ -81,6 +81,7 @@ def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
 def _fetch(
     chunk, inputs, strides, strides_of_y, rooms, time, variables, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy the inputs of a chunk and its tables."""
     x, d_y, write, read, quick, over_chunks, present = inputs
@@ -89,10 +90,10 @@ def _fetch(
     left_times = time - chunk * 16
     fetch_signal((rooms_x.index(room), rooms_wh.index(room), rooms_wv.index(room)),
                  x, write, present, chunk, time, left_times, variables, strides, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
     fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
                  d_y, read, present, chunk, time, left_times, variables, strides_of_y, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
     here = copy_of(rooms_tables, room)
     fetch_tables(here, None, quick, TO_END, chunk, gl.bfloat16, BLOCK)
     fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
@@ -102,7 +103,7 @@ def _fetch(
 def _half_of_chunk(
     HALF: gl.constexpr, chunk, room_x, room_y, weights, here, kept, following, over, g, u,
     d_matrix, matrix, room_state, borders, sums, to_write, to_read, around,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """What eight states have to do with a chunk.
 
@@ -153,7 +154,7 @@ def _half_of_chunk(
     own, gradients = within_chunk(HALF, here, (c_h, c_v, b_h, b_v), (dc_h, dc_v, db_h, db_v),
                                   d_matrix, low, BLOCK, mma)  # fmt: skip
     leave_gradients(HALF, chunk, here, (w_h, w_v, c_h, c_v), gradients, sums, to_write, to_read,
-                    around, BLOCK)  # fmt: skip
+                    around, BLOCK, STATES)  # fmt: skip
     return g, u, matrix + own, to_end, kept
 
 
@@ -163,6 +164,7 @@ def go_back(
     first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """The gradient of the state before the first chunk, its parts by halves, and of skip.
 
@@ -204,13 +206,13 @@ def go_back(
         (x, write, quick, over_chunks, present), start, states,
         (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
         rooms_tables, first_chunk, last_chunk - unasked, segments, time, channels, left_variables,
-        strides, towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+        strides, towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
         d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
-        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH,
+        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, low)
     # One step ahead of the work: before the last chunk it only fetches.
@@ -218,7 +220,7 @@ def go_back(
         chunk = ahead + 1
         if chunk == last_chunk:
             _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         if chunk < last_chunk:
             # Of this chunk, and of the one that comes next.
@@ -237,14 +239,15 @@ def go_back(
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             d_matrix = matrix_gradient((room_x,), (room_y,), chunk, low, BLOCK, mma)
             here, over = copy_of(rooms_tables, room), rooms_over.index(room)
-            to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
+            to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
             around = (time, towards, left_times, left_variables)
             out = partial + chunk * (6 * 256)
             border = borders + chunk * 48
+            following = of_chunk + size // 2 if STATES > 8 else of_next
             g, u, matrix, to_end, kept = _half_of_chunk(
-                0, chunk, room_x, room_y, weights, here, kept, of_chunk + size // 2, over,
+                0, chunk, room_x, room_y, weights, here, kept, following, over,
                 g, u, d_matrix, none, room_g, (border, row_borders, left_variables), sums,
-                to_write, to_read, around, BLOCK, WIDTH,
+                to_write, to_read, around, BLOCK, WIDTH, STATES,
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
             store_sums(sums, out, chunk, BLOCK)
@@ -252,13 +255,14 @@ def go_back(
             # loads come back in the order of their making, and such a one would wait for all these.
             if ahead >= first_chunk:
                 _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
-                       HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                       HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
             async_copy.commit_group()
-            other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
-                1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
-                d_matrix, matrix, room_u, (border + 8, row_borders, left_variables), sums,
-                to_write, to_read, around, BLOCK, WIDTH,
-            )  # fmt: skip
+            if STATES > 8:
+                other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
+                    1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
+                    d_matrix, matrix, room_u, (border + 8, row_borders, left_variables), sums,
+                    to_write, to_read, around, BLOCK, WIDTH, STATES,
+                )  # fmt: skip
 
             # `matrix` is symmetric up to its diagonal: for the input its later times matter.
             later = gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0).to(low), left)
@@ -266,7 +270,8 @@ def go_back(
             d_in = gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma)
             d_in = multiply(operand(later), operand(d_out), d_in)
             d_in = multiply(to_end, operand(room_g.load(right)), d_in)
-            d_in = multiply(other_to_end, operand(room_u.load(right)), d_in)
+            if STATES > 8:
+                d_in = multiply(other_to_end, operand(room_u.load(right)), d_in)
             if HAS_SKIP:
                 d_in += of_skip(room_skip, mma) * room_y.load(mma).to(gl.float32)
                 # Of the times (2j, 2j + 1, 2j + 8, 2j + 9) that a thread holds.
@@ -278,5 +283,6 @@ def go_back(
             store_rows(d_x, d_in, chunk, t, channels, around, whole_rows_layout(BLOCK, WIDTH, 4))
 
             # What all variables share, steps and rates, by way of six sums.
-            store_sums(sums, out + 8, chunk, BLOCK)
+            if STATES > 8:
+                store_sums(sums, out + 8, chunk, BLOCK)
     return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

@@ -115,7 +115,7 @@ def _weights_of(HALF: gl.constexpr, weights, here, BLOCK: gl.constexpr):
 def _half_of_chunk(
     HALF: gl.constexpr, chunk, parts_y, weights, here, tables, states, g, u, to_h, to_v,
     d_matrix, matrix, borders, sums, to_write, to_read, around,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """What eight states have to do with a chunk: their moved gradient, and M so far.
 
@@ -152,7 +152,7 @@ def _half_of_chunk(
     own, gradients = within_chunk(HALF, here, (c_h, c_v, b_h, b_v), (dc_h, dc_v, db_h, db_v),
                                   d_matrix, low, BLOCK, mma)  # fmt: skip
     leave_gradients(HALF, chunk, here, (w_h, w_v, c_h, c_v), gradients, sums, to_write, to_read,
-                    around, BLOCK)  # fmt: skip
+                    around, BLOCK, STATES)  # fmt: skip
     return g, u, matrix + own
 
 
@@ -184,6 +184,7 @@ def go_back(
     first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """The gradient of the state before the first chunk, its parts by halves, and of skip.
 
@@ -228,12 +229,12 @@ def go_back(
         (rooms_y.index(0), weights[0], weights[1], here[0].slice(0, 8, dim=0)),
         (rooms_y.index(1), weights[2], weights[3], here[0].slice(8, 8, dim=0)),
         first_chunk, last_chunk - unasked, segments, time, channels, left_variables, strides,
-        towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+        towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
         d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
-        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH,
+        left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     signals = (x, d_y, room_x, rooms_y, present, of_x, of_y)
     _fetch_signals(last_chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
@@ -260,28 +261,35 @@ def go_back(
         else:
             room_in.store(gl.zeros([BLOCK, 16, WIDTH], gl.float32, rows))
         fetch_weights(weights[0], weights[1], write, present, chunk, time, left_times,
-                      left_variables, of_write, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
+                      left_variables, of_write, towards, HAS_PRESENT, REVERSE, BLOCK,
+                      STATES)  # fmt: skip
         fetch_weights(weights[2], weights[3], read, present, chunk, time, left_times,
-                      left_variables, of_read, towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
+                      left_variables, of_read, towards, HAS_PRESENT, REVERSE, BLOCK,
+                      STATES)  # fmt: skip
         fetch_tables(here, tables, None, TO_END, chunk, low, BLOCK)
         async_copy.commit_group()
         d_matrix = matrix_gradient(parts_x, parts_y, chunk, low, BLOCK, mma)
         none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-        other_both = operand(whole_eight(other_g, other_u, BLOCK, WIDTH, mma))
+        if STATES > 8:
+            other_both = operand(whole_eight(other_g, other_u, BLOCK, WIDTH, mma))
         both = operand(whole_eight(g, u, BLOCK, WIDTH, mma))
         signal = loaded(parts_x, left)
-        other_to = unstack_eight(multiply(signal, parts_turned(other_both, right), none), BLOCK)
+        if STATES > 8:
+            other_to = unstack_eight(multiply(signal, parts_turned(other_both, right), none), BLOCK)
         to = unstack_eight(multiply(signal, parts_turned(both, right), none), BLOCK)
         async_copy.wait_group(0)
         d_in = _led_to_end(0, both, room_in.load(mma), weights, here, BLOCK, WIDTH, mma)
-        room_in.store(_led_to_end(1, other_both, d_in, weights, here, BLOCK, WIDTH, mma))
-        to_write, to_read = d_write + far(t, 32), d_read + far(t, 32)
+        if STATES > 8:
+            d_in = _led_to_end(1, other_both, d_in, weights, here, BLOCK, WIDTH, mma)
+        room_in.store(d_in)
+        to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
         around = (time, towards, left_times, left_variables)
         out = partial + chunk * (6 * 256)
         border = borders + chunk * 48
         g, u, matrix = _half_of_chunk(
             0, chunk, parts_y, weights, here, tables, of_chunk, g, u, to[0], to[1], d_matrix, none,
             (border, row_borders, left_variables), sums, to_write, to_read, around, BLOCK, WIDTH,
+            STATES,
         )  # fmt: skip
         barrier()  # keeps the halves apart, whose registers would not fit together
         store_sums(sums, out, chunk, BLOCK)
@@ -289,11 +297,13 @@ def go_back(
             _fetch_signals(chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
                            BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
-        other_g, other_u, matrix = _half_of_chunk(
-            1, chunk, parts_y, weights, here, tables, of_chunk + size // 2, other_g, other_u,
-            other_to[0], other_to[1], d_matrix, matrix, (border + 8, row_borders, left_variables),
-            sums, to_write, to_read, around, BLOCK, WIDTH,
-        )  # fmt: skip
+        if STATES > 8:
+            other_g, other_u, matrix = _half_of_chunk(
+                1, chunk, parts_y, weights, here, tables, of_chunk + size // 2, other_g, other_u,
+                other_to[0], other_to[1], d_matrix, matrix,
+                (border + 8, row_borders, left_variables), sums, to_write, to_read, around,
+                BLOCK, WIDTH, STATES,
+            )  # fmt: skip
 
         # `matrix` is symmetric up to its diagonal: for the input its later times matter.
         later = operand(gl.convert_layout(gl.where(i_mma <= j_mma, matrix, 0.0), left))
@@ -301,5 +311,6 @@ def go_back(
         store_rows(d_x, d_in, chunk, t, channels, around, mma)  # in whole sectors as it is
 
         # What all variables share, steps and rates, by way of six sums.
-        store_sums(sums, out + 8, chunk, BLOCK)
+        if STATES > 8:
+            store_sums(sums, out + 8, chunk, BLOCK)
     return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

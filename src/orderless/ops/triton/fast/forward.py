@@ -1,6 +1,6 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""`scan_forward` for 16 states."""
+"""`scan_forward` for 8 and 16 states."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -85,7 +85,7 @@ def fast_forward(
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     gate_batch, gate_variable, gate_time,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
     HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
     REVERSE: gl.constexpr,
@@ -169,12 +169,16 @@ def fast_forward(
         gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
+    size = 2 * STATES * channels  # of the state of a variable
     row_state = axis_of(1, WIDTH, part) + axis_of(2, 16, part) * channels
+    of_state = v_part < left_variables
+    if STATES < 16:
+        of_state = of_state & (axis_of(2, 16, part) < STATES)
     if HAS_START:
-        corner = start + ((b * variables + first_variable) * segments + segment) * 32 * channels
-        corner = corner + first_channel + (v_part * (segments * 32 * channels) + row_state)
-        h = gl.load(corner, mask=v_part < left_variables, other=0.0)
-        s = gl.load(corner + 16 * channels, mask=v_part < left_variables, other=0.0)
+        corner = start + ((b * variables + first_variable) * segments + segment) * size
+        corner = corner + first_channel + (v_part * (segments * size) + row_state)
+        h = gl.load(corner, mask=of_state, other=0.0)
+        s = gl.load(corner + STATES * channels, mask=of_state, other=0.0)
     else:
         h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
         s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
@@ -209,9 +213,9 @@ def fast_forward(
         if ahead < last_chunk:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + p_rows, mask=keep_rows)
             fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                       write + far(t_ahead, write_time), keep_thin, thin)  # fmt: skip
+                       write + far(t_ahead, write_time), keep_thin, thin, STATES)  # fmt: skip
             fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                       read + far(t_ahead, read_time), keep_thin, thin)  # fmt: skip
+                       read + far(t_ahead, read_time), keep_thin, thin, STATES)  # fmt: skip
             fetch_tables(copy_of(rooms_tables, room), tables, quick, TO_END_UNHELD, ahead, low,
                          BLOCK)  # fmt: skip
             fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
@@ -314,14 +318,14 @@ def fast_forward(
                 result = (result.to(gl.float32) * opening).to(low)
             gl.store(y + far(t, channels) + p_out, result, mask=stored)
     if segment == segments - 1:
-        corner = end + (b * variables + first_variable) * 32 * channels + first_channel
-        corner = corner + (v_part * (32 * channels) + row_state)
+        corner = end + (b * variables + first_variable) * size + first_channel
+        corner = corner + (v_part * size + row_state)
         if HAS_BASE:
             last = b * time
             if not REVERSE:
                 last += time - 1
-            add = shared + last * 32 * channels + first_channel + (v_part * 0 + row_state)
-            h += gl.load(add)
-            s += gl.load(add + 16 * channels)
-        gl.store(corner, h, mask=v_part < left_variables)
-        gl.store(corner + 16 * channels, s, mask=v_part < left_variables)
+            add = shared + last * size + first_channel + (v_part * 0 + row_state)
+            h += gl.load(add, mask=of_state, other=0.0)
+            s += gl.load(add + STATES * channels, mask=of_state, other=0.0)
+        gl.store(corner, h, mask=of_state)
+        gl.store(corner + STATES * channels, s, mask=of_state)

@@ -247,7 +247,7 @@ def _add_to_one(flag, first, second, a, b):
 @gluon.jit
 def gradient_after(d_end, last, borders, now, channels, segments, variables, is_last,
                    low: gl.constexpr, HAS_END: gl.constexpr, BLOCK: gl.constexpr,
-                   WIDTH: gl.constexpr):  # fmt: skip
+                   WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """The gradient of the state after all chunks, h and v parts of each half of the states.
 
     last: that state, for the border behind the last chunk of all.
@@ -255,17 +255,19 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     if HAS_END:
-        g, u, other_g, other_u = load_halves(d_end, channels, segments, variables, BLOCK, WIDTH)
+        g, u, other_g, other_u = load_halves(d_end, channels, segments, variables, BLOCK, WIDTH,
+                                             STATES)  # fmt: skip
         out, row = borders
         variables = gl.where(is_last, variables, 0)
         state = load_half(last, now, BLOCK, WIDTH, low)
         state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
         both = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
         store_border(both, state, (out, row, variables), now, BLOCK, mma)
-        state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, low)
-        state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
-        both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
-        store_border(both, state, (out + 8, row, variables), now, BLOCK, mma)
+        if STATES > 8:
+            state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, low)
+            state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
+            both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
+            store_border(both, state, (out + 8, row, variables), now, BLOCK, mma)
         return g, u, other_g, other_u
     else:  # noqa: RET505
         none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
@@ -329,7 +331,7 @@ def within_chunk(HALF: gl.constexpr, here, reads_writes, gradients, d_matrix, lo
 
 @gluon.jit
 def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, to_write, to_read,
-                    around, BLOCK: gl.constexpr):  # fmt: skip
+                    around, BLOCK: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """Store the gradients of weights, and leave their sums with the weights (w_h, w_v, c_h, c_v).
 
     gradients: of reads and held writes, (dc_h, dc_v, db_h, db_v).
@@ -344,10 +346,11 @@ def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, t
     v_eight, t_eight = again(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
     t_eight = again(t_eight % 8, chunk) + t_eight // 8 * 8
     stored = (t_eight < left_times) & (v_eight < left_variables)
-    at = v_eight * (time * 32) + t_eight * (towards * 32) + (axis_of(2, 8, eight) + HALF * 8)
+    row: gl.constexpr = 2 * STATES
+    at = v_eight * (time * row) + t_eight * (towards * row) + (axis_of(2, 8, eight) + HALF * 8)
     to_write, to_read = to_write + at, to_read + at
     gl.store(to_write, dw_h.to(low), mask=stored)
-    gl.store(to_write + 16, dw_v.to(low), mask=stored)
+    gl.store(to_write + STATES, dw_v.to(low), mask=stored)
     w_h, w_v, c_h, c_v = (
         to_float32(w_h, eight),
         to_float32(w_v, eight),
@@ -357,4 +360,4 @@ def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, t
     leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
                BLOCK)  # fmt: skip
     gl.store(to_read, dc_h.to(low), mask=stored)
-    gl.store(to_read + 16, dc_v.to(low), mask=stored)
+    gl.store(to_read + STATES, dc_v.to(low), mask=stored)

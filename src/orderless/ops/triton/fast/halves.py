@@ -67,18 +67,20 @@ def parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constex
 
 
 @gluon.jit
-def load_halves(source, channels, segments, variables, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
-    """Of [V, segment, 2, 16, D] the h and v parts of the first eight states, and of the others."""
+def load_halves(source, channels, segments, variables, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+                STATES: gl.constexpr):  # fmt: skip
+    """Of [V, segment, 2, N, D] the h and v parts of the first eight states, and of the others."""
     part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     v = axis_of(0, BLOCK, part)
-    at = v * (segments * 32 * channels) + axis_of(1, 8, part) * channels
+    at = v * (segments * 2 * STATES * channels) + axis_of(1, 8, part) * channels
     at = source + (at + axis_of(2, WIDTH, part))
     inside = v < variables
+    others = inside if STATES > 8 else v < 0
     return (
         gl.load(at, mask=inside, other=0.0),
-        gl.load(at + 16 * channels, mask=inside, other=0.0),
-        gl.load(at + 8 * channels, mask=inside, other=0.0),
-        gl.load(at + 24 * channels, mask=inside, other=0.0),
+        gl.load(at + STATES * channels, mask=inside, other=0.0),
+        gl.load(at + 8 * channels, mask=others, other=0.0),
+        gl.load(at + (8 + STATES) * channels, mask=others, other=0.0),
     )
 
 

@@ -76,13 +76,14 @@ def _half(HALF: gl.constexpr, PLACE: gl.constexpr, h, s, rooms, here, over, stat
 
 @gluon.jit
 def _over_chunk(PLACE: gl.constexpr, state, rooms, room, here, states, BLOCK: gl.constexpr,
-                WIDTH: gl.constexpr):  # fmt: skip
+                WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """Keep a state, and take it over a chunk."""
     h, s, other_h, other_s = state
     own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
     over = rooms[3].index(room)
     h, s = _half(0, PLACE, h, s, own, here, over, states, BLOCK, WIDTH)
-    other_h, other_s = _half(1, PLACE, other_h, other_s, own, here, over, states, BLOCK, WIDTH)
+    if STATES > 8:
+        other_h, other_s = _half(1, PLACE, other_h, other_s, own, here, over, states, BLOCK, WIDTH)
     return h, s, other_h, other_s
 
 
@@ -91,13 +92,14 @@ def _fetch(
     PLACE: gl.constexpr, chunk, last_chunk, inputs, rooms, room, rooms_tables,
     time, variables, strides, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy what a chunk needs, its table to a place in the rooms of all tables."""
     x, write, quick, over_chunks, present = inputs
     own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
     left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
     fetch_signal(own, x, write, present, chunk, time, left_times, variables, strides, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
     chunk = gl.minimum(chunk, last_chunk - 1)
     source = quick + chunk * QUICK
     pairs, single = lines_of(copy_of(rooms_tables, room), PLACE)
@@ -108,10 +110,10 @@ def _fetch(
 
 @gluon.jit
 def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
-                 BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+                 BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """The state before all chunks, h and v parts of each half of the states."""
     if HAS_START:
-        return load_halves(start, channels, segments, variables, BLOCK, WIDTH)
+        return load_halves(start, channels, segments, variables, BLOCK, WIDTH, STATES)
     else:  # noqa: RET505
         none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
         return none, none, none, none
@@ -122,7 +124,7 @@ def keep_states(
     inputs, start, states, even, odd, rooms_tables, first_chunk, last_chunk, segments,
     time, channels, variables, strides, towards,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Leave [chunk, variable, half, 16 * WIDTH] in `states`, and the state after the last chunk.
 
@@ -131,7 +133,7 @@ def keep_states(
     """
     low: gl.constexpr = even[0].dtype
     h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
-                                          WIDTH)  # fmt: skip
+                                          WIDTH, STATES)  # fmt: skip
     count = last_chunk - first_chunk
     # Ahead of the work: the first visit only fetches.
     for visit in range(-1, (count + 1) // 2):
@@ -139,9 +141,11 @@ def keep_states(
         ahead = first_chunk + 2 * (visit + 1)
         if ahead < last_chunk:
             _fetch(TO_END_UNHELD, ahead, last_chunk, inputs, even, room, rooms_tables, time,
-                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                   STATES)  # fmt: skip
             _fetch(0, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
-                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                   variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                   STATES)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)
@@ -149,11 +153,13 @@ def keep_states(
             here = copy_of(rooms_tables, room)
             to = states + visit * (2 * BLOCK * 32 * WIDTH)
             state = (h, s, other_h, other_s)
-            state = _over_chunk(TO_END_UNHELD, state, even, room, here, to, BLOCK, WIDTH)
+            state = _over_chunk(TO_END_UNHELD, state, even, room, here, to, BLOCK, WIDTH, STATES)
             # Of an odd number, the last of these does not exist: what it keeps is after all others.
             h, s, other_h, other_s = _over_chunk(0, state, odd, room, here,
-                                                 to + BLOCK * 32 * WIDTH, BLOCK, WIDTH)  # fmt: skip
+                                                 to + BLOCK * 32 * WIDTH, BLOCK, WIDTH,
+                                                 STATES)  # fmt: skip
     if count % 2 == 0:
         to = states + count * (BLOCK * 32 * WIDTH)
         keep_half(0, h, s, to, BLOCK, WIDTH, low)
-        keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)
+        if STATES > 8:
+            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)

@@ -24,12 +24,14 @@ def over_of(tables, chunk, HALF: gl.constexpr, part: gl.constexpr):
 def _fetch(
     chunk, last_chunk, inputs, rooms, time, variables, strides, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy what a chunk needs; of one that does not exist, nothing observed."""
     x, write, tables, present = inputs
     left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
     fetch_signal((rooms[0], rooms[1], rooms[2]), x, write, present, chunk, time, left_times,
-                 variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                 variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                 STATES)  # fmt: skip
     chunk = gl.minimum(chunk, last_chunk - 1)
     fetch_tiles(rooms[3], tables + chunk * (21 * 256) + FIRST_TILE * 256, BLOCK)
 
@@ -60,7 +62,7 @@ def _half(HALF: gl.constexpr, h, s, rooms, signal, over, states, BLOCK: gl.const
 
 @gluon.jit
 def _over_chunk(chunk, last_chunk, state, rooms, tables, states, BLOCK: gl.constexpr,
-                WIDTH: gl.constexpr):  # fmt: skip
+                WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """Keep a state, and take it over a chunk."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
@@ -70,7 +72,9 @@ def _over_chunk(chunk, last_chunk, state, rooms, tables, states, BLOCK: gl.const
     over, other_over = over_of(tables, chunk, 0, part), over_of(tables, chunk, 1, part)
     signal = operand(rooms[0].load(right))
     h, s = _half(0, h, s, rooms, signal, over, states, BLOCK, WIDTH)
-    other_h, other_s = _half(1, other_h, other_s, rooms, signal, other_over, states, BLOCK, WIDTH)
+    if STATES > 8:
+        other_h, other_s = _half(1, other_h, other_s, rooms, signal, other_over, states, BLOCK,
+                                 WIDTH)  # fmt: skip
     return h, s, other_h, other_s
 
 
@@ -79,39 +83,41 @@ def keep_states(
     inputs, start, states, even, odd, first_chunk, last_chunk, segments,
     time, channels, variables, strides, towards,
     HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """As `kept_states.keep_states`; rooms are (signal, h, v, eight tiles of tables)."""
     tables = inputs[2]
     h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
-                                          WIDTH)  # fmt: skip
+                                          WIDTH, STATES)  # fmt: skip
     count = last_chunk - first_chunk
     if count > 0:
         _fetch(first_chunk, last_chunk, inputs, even, time, variables, strides, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         _fetch(first_chunk + 1, last_chunk, inputs, odd, time, variables, strides, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+               HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
     async_copy.commit_group()
     for visit in range((count + 1) // 2):
         chunk = first_chunk + 2 * visit
         to = states + visit * (2 * BLOCK * 32 * WIDTH)
         state = (h, s, other_h, other_s)
         async_copy.wait_group(1)
-        state = _over_chunk(chunk, last_chunk, state, even, tables, to, BLOCK, WIDTH)
+        state = _over_chunk(chunk, last_chunk, state, even, tables, to, BLOCK, WIDTH, STATES)
         if chunk + 2 < last_chunk:
             _fetch(chunk + 2, last_chunk, inputs, even, time, variables, strides, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         async_copy.wait_group(1)
         # Of an odd number, the last of these does not exist: what it keeps is after all others.
         h, s, other_h, other_s = _over_chunk(chunk + 1, last_chunk, state, odd, tables,
-                                             to + BLOCK * 32 * WIDTH, BLOCK, WIDTH)  # fmt: skip
+                                             to + BLOCK * 32 * WIDTH, BLOCK, WIDTH,
+                                             STATES)  # fmt: skip
         if chunk + 2 < last_chunk:
             _fetch(chunk + 3, last_chunk, inputs, odd, time, variables, strides, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
     if count % 2 == 0:
         to = states + count * (BLOCK * 32 * WIDTH)
         keep_half(0, h, s, to, BLOCK, WIDTH, gl.float32)
-        keep_half(1, other_h, other_s, to, BLOCK, WIDTH, gl.float32)
+        if STATES > 8:
+            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, gl.float32)

@@ -199,10 +199,13 @@ def half_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, low: gl.constex
 
 
 @gluon.jit
-def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr):
+def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr, STATES: gl.constexpr):
     """Start to copy the h and v parts, [variables, 16, 16] each, of write or read."""
-    copy(room_h, source + axis_of(2, 16, thin), mask=mask)
-    copy(room_v, source + (axis_of(2, 16, thin) + 16), mask=mask)
+    n = axis_of(2, 16, thin)
+    if STATES < 16:
+        mask = mask & (n < STATES)
+    copy(room_h, source + n, mask=mask)
+    copy(room_v, source + (n + STATES), mask=mask)
 
 
 @gluon.jit
@@ -244,7 +247,7 @@ def fetch_rows(
 @gluon.jit
 def fetch_weights(
     room_h, room_v, weights, present, chunk, time, left_times, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """The same of what a signal is written or read with, h and v parts."""
     wide: gl.constexpr = 128 // room_h.dtype.primitive_bitwidth
@@ -253,13 +256,14 @@ def fetch_weights(
                                           [2, 1, 0])  # fmt: skip
     corner, at, keep = _rows_of_chunk(chunk, time, left_times, variables, strides, present, towards,
                                       32 // few, HAS_PRESENT, REVERSE, BLOCK, thin)  # fmt: skip
-    fetch_pair(room_h, room_v, weights + corner + at, keep, thin)
+    fetch_pair(room_h, room_v, weights + corner + at, keep, thin, STATES)
 
 
 @gluon.jit
 def fetch_signal(
     rooms, signal, weights, present, chunk, time, left_times, variables, strides, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
 ):  # fmt: skip
     """Both, for the rooms of a signal and of the h and v parts."""
     room, room_h, room_v = rooms
@@ -267,7 +271,7 @@ def fetch_signal(
     fetch_rows(room, signal, present, chunk, time, left_times, variables, of_rows, towards,
                HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
     fetch_weights(room_h, room_v, weights, present, chunk, time, left_times, variables, of_weights,
-                  towards, HAS_PRESENT, REVERSE, BLOCK)  # fmt: skip
+                  towards, HAS_PRESENT, REVERSE, BLOCK, STATES)  # fmt: skip
 
 
 @gluon.jit

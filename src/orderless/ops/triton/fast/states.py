@@ -103,12 +103,14 @@ def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constex
 
 @gluon.jit
 def _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
-              BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):  # fmt: skip
+              BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
+              half: gl.constexpr):  # fmt: skip
     w = axis_of(0, 2 * BLOCK, half)
-    corner = ((b * variables + first_variable) * segments + segment) * 32 * channels + first_channel
-    within = (w // 2) * (segments * 32 * channels) + ((w % 2) * 8 + axis_of(1, 8, half)) * channels
-    at = corner + (within + axis_of(2, WIDTH, half))
-    return at, w // 2 < variables - first_variable
+    n = (w % 2) * 8 + axis_of(1, 8, half)
+    size = 2 * STATES * channels
+    corner = ((b * variables + first_variable) * segments + segment) * size + first_channel
+    at = corner + ((w // 2) * (segments * size) + n * channels + axis_of(2, WIDTH, half))
+    return at, (w // 2 < variables - first_variable) & (n < STATES)
 
 
 @gluon.jit(do_not_specialize=SIZES)
@@ -118,10 +120,10 @@ def fast_states(
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     present_batch, present_variable, present_time,
-    BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
-    """states [B, V, segment, 2, 16, D] in float32: those after each segment of time, from zero.
+    """states [B, V, segment, 2, N, D] in float32: those after each segment of time, from zero.
 
     ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`. Of the last
     segment, or then of the first, there is no program.
@@ -208,7 +210,8 @@ def fast_states(
         if visit + (DEPTH - 1) < count:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
             fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                       write + far(t_ahead, write_time) + row_write, keep_thin, thin)  # fmt: skip
+                       write + far(t_ahead, write_time) + row_write, keep_thin, thin,
+                       STATES)  # fmt: skip
             if low == gl.bfloat16:
                 place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
                 pairs: gl.constexpr = line_of_pairs(place)
@@ -272,6 +275,6 @@ def fast_states(
             state = multiply(to_end, operand(signal), state)
     h, s = _parts(state, BLOCK, WIDTH, half)
     at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
-                           BLOCK, WIDTH, half)  # fmt: skip
+                           BLOCK, WIDTH, STATES, half)  # fmt: skip
     gl.store(states + at, h, mask=inside)
-    gl.store(states + at + 16 * channels, s, mask=inside)
+    gl.store(states + at + STATES * channels, s, mask=inside)
