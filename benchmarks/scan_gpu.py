@@ -350,6 +350,8 @@ def measurements():
             yield f"training bf16 {coupling} {sizes}", training(sizes, bf16, coupling, sets)
     yield "forward fp32 none", forward(MAIN, fp32)
     for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+        yield f"training {name} none, 8 states", training((*MAIN[:-1], 8), dtype)
+    for name, dtype in (("bf16", bf16), ("fp32", fp32)):
         for variables, result in per_variable((64, 128, 512, 862), dtype):
             yield f"training {name} none, {variables} variables", result
     for variables, time in product((8, 32, 64), (16_384, 131_072)):

@@ -286,7 +286,7 @@ LARGE = {
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
     "eight states": ((2, 9, 70, 64, 1, 8), ("field", "skip", "state", "observed")),
-    "eight states in segments": ((1, 2, 700, 64, 1, 8), ("skip", "state", "reverse")),
+    "eight states in segments": ((1, 3, 700, 64, 1, 8), ("skip", "state", "reverse")),
     "eight states, with feedback": ((2, 5, 33, 128, 2, 8), ("feedback", "state", "members")),
     "few states": ((2, 5, 33, 32, 1, 3), ("feedback", "field", "state", "members")),
     "eleven states": ((2, 5, 33, 64, 2, 11), ("field", "skip", "gate", "state")),

@@ -376,23 +376,24 @@ def carry_segments(
 
 
 @triton.jit
-def _store_sums(partial, kind: tl.constexpr, first, second, third, PADDED: tl.constexpr):
+def _store_sums(partial, kind: tl.constexpr, first, second, third, STATES: tl.constexpr,
+                PADDED: tl.constexpr):  # fmt: skip
     """Three sums over the variables of a block, [16, N] each."""
-    at = partial + kind * 16 * PADDED
-    at += tl.arange(0, 16)[:, None] * PADDED + tl.arange(0, PADDED)[None, :]
-    tl.store(at, tl.sum(first, 0))
-    tl.store(at + 16 * PADDED, tl.sum(second, 0))
-    tl.store(at + 32 * PADDED, tl.sum(third, 0))
+    n = tl.arange(0, PADDED)[None, :]
+    at = partial + kind * 16 * STATES + tl.arange(0, 16)[:, None] * STATES + n
+    tl.store(at, tl.sum(first, 0), mask=n < STATES)
+    tl.store(at + 16 * STATES, tl.sum(second, 0), mask=n < STATES)
+    tl.store(at + 32 * STATES, tl.sum(third, 0), mask=n < STATES)
 
 
 @triton.jit
-def _store_border(borders, g, u, h, s, PADDED: tl.constexpr):
+def _store_border(borders, g, u, h, s, STATES: tl.constexpr, PADDED: tl.constexpr):
     """Gradient times state, (h, h), (v, v) and (v, h), summed over variables and channels."""
     h, s = h.to(tl.float32), s.to(tl.float32)
-    at = borders + tl.arange(0, PADDED)
-    tl.store(at, tl.sum(tl.sum(g * h, 2), 0))
-    tl.store(at + PADDED, tl.sum(tl.sum(u * s, 2), 0))
-    tl.store(at + 2 * PADDED, tl.sum(tl.sum(u * h, 2), 0))
+    n = tl.arange(0, PADDED)
+    tl.store(borders + n, tl.sum(tl.sum(g * h, 2), 0), mask=n < STATES)
+    tl.store(borders + STATES + n, tl.sum(tl.sum(u * s, 2), 0), mask=n < STATES)
+    tl.store(borders + 2 * STATES + n, tl.sum(tl.sum(u * h, 2), 0), mask=n < STATES)
 
 
 @triton.jit
@@ -435,8 +436,8 @@ def scan_backward(
     d = head * head_size + p
     tables += ((b * heads + head) * chunks) * (21 * 16 * PADDED)
     part = block * per_head + slice_ % per_head
-    partial += ((part * batch + b) * heads + head) * chunks * (6 * 16 * PADDED)
-    borders += ((part * batch + b) * heads + head) * (chunks + 1) * (3 * PADDED)
+    partial += ((part * batch + b) * heads + head) * chunks * (6 * 16 * STATES)
+    borders += ((part * batch + b) * heads + head) * (chunks + 1) * (3 * STATES)
     at_segment, inside = _state_at(b, block, segment, slice_, variables, segments, channels,
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
     if HAS_END:
@@ -447,7 +448,7 @@ def scan_backward(
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
             h = tl.load(states + at, mask=inside, other=0.0)
             s = tl.load(states + at + STATES * channels, mask=inside, other=0.0)
-            _store_border(borders + chunks * (3 * PADDED), g, u, h, s, PADDED)
+            _store_border(borders + chunks * (3 * STATES), g, u, h, s, STATES, PADDED)
     else:
         g = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
         u = tl.zeros([BLOCK, PADDED, WIDTH], tl.float32)
@@ -462,7 +463,7 @@ def scan_backward(
     for visited in range(first_chunk, last_chunk):
         chunk = first_chunk + last_chunk - 1 - visited
         here = tables + chunk * (21 * 16 * PADDED)
-        sums = partial + chunk * (6 * 16 * PADDED)
+        sums = partial + chunk * (6 * 16 * STATES)
         tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
         stored = (tick < time) & (v < variables)
         keep = stored
@@ -543,13 +544,13 @@ def scan_backward(
         db_h += d_two
         g = e_h * g + e_vh * u + _dot(_turn(from_h.to(dtype)), d_out, PRECISION)
         u = e_v * u + _dot(_turn(from_v.to(dtype)), d_out, PRECISION)
-        _store_border(borders + chunk * (3 * PADDED), g, u, h, s, PADDED)
+        _store_border(borders + chunk * (3 * STATES), g, u, h, s, STATES, PADDED)
 
         # What all variables share: steps and rates, by way of these sums.
         phi_h, phi_v, phi_vh = _table(here, 6, PADDED)
         w_h, w_v = w_h.to(tl.float32), w_v.to(tl.float32)
-        _store_sums(sums, 0, w_h * db_h, w_v * db_v, w_h * db_v, PADDED)
-        _store_sums(sums, 3, c_h * dc_h, c_v * dc_v, c_v * dc_h, PADDED)
+        _store_sums(sums, 0, w_h * db_h, w_v * db_v, w_h * db_v, STATES, PADDED)
+        _store_sums(sums, 3, c_h * dc_h, c_v * dc_v, c_v * dc_h, STATES, PADDED)
 
         if HAS_SKIP:
             d_in += direct * d_out.to(tl.float32)

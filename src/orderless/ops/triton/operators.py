@@ -432,12 +432,12 @@ def scan_backward(
     d_skip = step.new_empty(sizes.rows * sizes.segments, sizes.width)
     parts = sizes.blocks * sizes.slices_of_head
     sums = step.new_empty(
-        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.padded,
+        parts, sizes.batch, sizes.heads, sizes.chunks, 6, CHUNK, sizes.states,
         dtype=x.dtype if fast else step.dtype,  # a fast program rounds its own, like all results
     )  # fmt: skip
     if fast:
         parts = sizes.variables * sizes.slices_of_head
-    borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.padded)
+    borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.states)
     rest = (
         states, skip, present, d_y, d_after,
         d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape,

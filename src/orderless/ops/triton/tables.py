@@ -161,7 +161,7 @@ def fill_tables(
 
     Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
     chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
-    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for 16 states.
+    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for up to 16 states.
 
     All places of `quick` are made at once, [place, t, n], for nothing but waiting for one after the
     other would fill the time.
@@ -301,22 +301,25 @@ def sums_gradient(
     steps = _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     row = tl.arange(0, 16)[:, None]
-    size: tl.constexpr = 16 * PADDED
+    size: tl.constexpr = 16 * STATES
     write_hh = tl.zeros([16, PADDED], tl.float32)
     write_vv, write_vh, read_hh, read_vv, read_vh = write_hh, write_hh, write_hh, write_hh, write_hh
-    at = sums + pid * (6 * size) + row * PADDED + tl.arange(0, PADDED)[None, :]
+    n = tl.arange(0, PADDED)
+    inside = n[None, :] < STATES
+    at = sums + pid * (6 * size) + row * STATES + n[None, :]
     # (hh, vv, vh) before the chunk and after it, and two rows of no use: of a quarter of the parts.
     border = tl.zeros([4, 8 * PADDED], tl.float32)
     quarter, column = tl.cdiv(border_parts, 4), tl.arange(0, 8 * PADDED)[None, :]
     first = tl.arange(0, 4)[:, None] * quarter
     known = column < tl.where((chunk < chunks - 1) | HAS_END, 6 * PADDED, 3 * PADDED)
+    known = known & (column % PADDED < STATES)
     of_borders = tl.where(known, tl.minimum(border_parts - first, quarter), 0)
-    at_border = borders + (pid + b * heads + head) * (3 * PADDED)
-    at_border += first.to(tl.int64) * borders_size + column
+    at_border = borders + (pid + b * heads + head) * (3 * STATES)
+    at_border += first.to(tl.int64) * borders_size + column // PADDED * STATES + column % PADDED
     # All in one loop and several parts at once: so loads do not wait for each other.
     for done in range(0, tl.maximum(parts, quarter), 4):
         for part in tl.static_range(4):
-            exists = done + part < parts
+            exists = inside & (done + part < parts)
             write_hh += tl.load(at, mask=exists, other=0.0)
             write_vv += tl.load(at + size, mask=exists, other=0.0)
             write_vh += tl.load(at + 2 * size, mask=exists, other=0.0)
@@ -393,13 +396,12 @@ def sums_gradient(
     d_vh += span * difference * crossing
     of_v = tl.where(goes_forth, 1.0, decay)  # exp(v step), divided like the others
     d_span += h * kept_h + v * kept_v + (h * span * difference + of_v) * vh * crossing
-    n = tl.arange(0, PADDED)
-    d_span = tl.where(n[None, :] < STATES, d_span, 0.0)
+    d_span = tl.where(inside, d_span, 0.0)
     t = chunk * 16 + tl.arange(0, 16)
-    inside = t < time
+    exists = t < time
     if REVERSE:
         t = time - 1 - t
-    tl.store(d_step + (b * time + t) * heads + head, tl.sum(d_span, 1), mask=inside)
+    tl.store(d_step + (b * time + t) * heads + head, tl.sum(d_span, 1), mask=exists)
     out = d_rates + ((b * chunks + chunk) * 3 * heads + head) * STATES + n
     tl.store(out, tl.sum(d_h, 0), mask=n < STATES)
     tl.store(out + heads * STATES, tl.sum(d_v, 0), mask=n < STATES)

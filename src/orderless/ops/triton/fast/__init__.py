@@ -1,4 +1,4 @@
-"""`kernels.py` once more, for 16 states, with layouts by hand.
+"""`kernels.py` once more, for 8 and for 16 states, with layouts by hand.
 
 The same arguments and results as in `kernels.py`, which is the version to read. A warp owns a
 variable (in `fast_states` eight states of one), and every tile is held so that the result of one

@@ -55,12 +55,12 @@ def fast_backward(
     per_head = head_size // WIDTH
     of_head = slice_ - head * per_head
     part = (first_variable // BLOCK) * per_head + of_head
-    partial += ((part * batch + b) * heads + head) * chunks * (6 * 256)
+    partial += ((part * batch + b) * heads + head) * chunks * (6 * 16 * STATES)
     # Borders have a part for each variable, not for each block.
-    borders += ((first_variable * per_head + of_head) * batch + b) * heads * (
-        chunks + 1
-    ) * 48 + head * (chunks + 1) * 48
-    row_borders = per_head * batch * heads * (chunks + 1) * 48
+    borders += ((first_variable * per_head + of_head) * batch + b) * heads * (chunks + 1) * (
+        3 * STATES
+    ) + head * (chunks + 1) * (3 * STATES)
+    row_borders = per_head * batch * heads * (chunks + 1) * (3 * STATES)
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel

@@ -140,7 +140,7 @@ def _half_of_chunk(
     state = multiply(from_start, operand(room_y.load(right)), state)
     g, u = parts_eight(state, BLOCK, WIDTH, part)
     moved = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
-    store_border(moved, before, borders, chunk, BLOCK, mma)
+    store_border(moved, before, borders, chunk, BLOCK, STATES, mma)
 
     kept = load_half(following, chunk, BLOCK, WIDTH, low)
     w_h = eight_of(room_wh.load(pair), HALF, eight)
@@ -211,7 +211,7 @@ def go_back(
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
-        d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
+        d_end, last, (borders + chunks * (3 * STATES), row_borders), last_chunk, channels, segments,
         left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, low)
@@ -241,8 +241,8 @@ def go_back(
             here, over = copy_of(rooms_tables, room), rooms_over.index(room)
             to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
             around = (time, towards, left_times, left_variables)
-            out = partial + chunk * (6 * 256)
-            border = borders + chunk * 48
+            out = partial + chunk * (6 * 16 * STATES)
+            border = borders + chunk * (3 * STATES)
             following = of_chunk + size // 2 if STATES > 8 else of_next
             g, u, matrix, to_end, kept = _half_of_chunk(
                 0, chunk, room_x, room_y, weights, here, kept, following, over,
@@ -250,7 +250,7 @@ def go_back(
                 to_write, to_read, around, BLOCK, WIDTH, STATES,
             )  # fmt: skip
             barrier()  # keeps the halves apart, whose registers would not fit together
-            store_sums(sums, out, chunk, BLOCK)
+            store_sums(sums, out, chunk, BLOCK, STATES)
             # Here, for the second half loads nothing that registers could not hold:
             # loads come back in the order of their making, and such a one would wait for all these.
             if ahead >= first_chunk:
@@ -284,5 +284,5 @@ def go_back(
 
             # What all variables share, steps and rates, by way of six sums.
             if STATES > 8:
-                store_sums(sums, out + 8, chunk, BLOCK)
+                store_sums(sums, out + 8, chunk, BLOCK, STATES)
     return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

@@ -143,7 +143,7 @@ def _half_of_chunk(
     e_h, e_vh, e_v = over_of(tables, chunk, HALF, part)
     state = whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
     state = multiply(from_start, loaded(parts_y, right), state)
-    store_border(operand(state), before, borders, chunk, BLOCK, mma)
+    store_border(operand(state), before, borders, chunk, BLOCK, STATES, mma)
     g, u = parts_eight(state, BLOCK, WIDTH, part)
 
     w_h, w_v, b_h, b_v = _weights_of(HALF, weights, here, BLOCK)
@@ -233,7 +233,7 @@ def go_back(
     )  # fmt: skip
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
-        d_end, last, (borders + chunks * 48, row_borders), last_chunk, channels, segments,
+        d_end, last, (borders + chunks * (3 * STATES), row_borders), last_chunk, channels, segments,
         left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     signals = (x, d_y, room_x, rooms_y, present, of_x, of_y)
@@ -284,15 +284,15 @@ def go_back(
         room_in.store(d_in)
         to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
         around = (time, towards, left_times, left_variables)
-        out = partial + chunk * (6 * 256)
-        border = borders + chunk * 48
+        out = partial + chunk * (6 * 16 * STATES)
+        border = borders + chunk * (3 * STATES)
         g, u, matrix = _half_of_chunk(
             0, chunk, parts_y, weights, here, tables, of_chunk, g, u, to[0], to[1], d_matrix, none,
             (border, row_borders, left_variables), sums, to_write, to_read, around, BLOCK, WIDTH,
             STATES,
         )  # fmt: skip
         barrier()  # keeps the halves apart, whose registers would not fit together
-        store_sums(sums, out, chunk, BLOCK)
+        store_sums(sums, out, chunk, BLOCK, STATES)
         if chunk > first_chunk:
             _fetch_signals(chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
                            BLOCK, WIDTH)  # fmt: skip
@@ -312,5 +312,5 @@ def go_back(
 
         # What all variables share, steps and rates, by way of six sums.
         if STATES > 8:
-            store_sums(sums, out + 8, chunk, BLOCK)
+            store_sums(sums, out + 8, chunk, BLOCK, STATES)
     return g, u, other_g, other_u, gl.sum(gl.sum(d_direct, 1), 0)

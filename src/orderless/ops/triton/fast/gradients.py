@@ -105,7 +105,7 @@ def leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr):
+def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr):
     spread: gl.constexpr = gl.BlockedLayout(
         [BLOCK, 1, WIDE // 8], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0]
     )
@@ -113,20 +113,22 @@ def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr):
     flat: gl.constexpr = gl.SliceLayout(0, spread)
     i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
     j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
-    gl.store(out + ((j // 8) * 256 + i * 16 + j % 8), total.to(out.dtype.element_ty))
+    at = (j // 8) * (16 * STATES) + i * STATES + j % 8
+    gl.store(out + at, total.to(out.dtype.element_ty))
 
 
 @gluon.jit
-def store_sums(rooms, out, now, BLOCK: gl.constexpr):
+def store_sums(rooms, out, now, BLOCK: gl.constexpr, STATES: gl.constexpr):
     """Sum what the variables of the block left, and store it."""
     room_four, room_two = rooms
-    _sum_of_room(room_four, out, now, 32, BLOCK)
-    _sum_of_room(room_two, out + 1024, now, 16, BLOCK)
+    _sum_of_room(room_four, out, now, 32, BLOCK, STATES)
+    _sum_of_room(room_two, out + 4 * 16 * STATES, now, 16, BLOCK, STATES)
 
 
 @gluon.jit
-def store_border(g, h, borders, now, BLOCK: gl.constexpr, mma: gl.constexpr):
-    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows 16 apart.
+def store_border(g, h, borders, now, BLOCK: gl.constexpr, STATES: gl.constexpr,
+                 mma: gl.constexpr):  # fmt: skip
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows STATES apart.
 
     borders: where those of the first variable lie, how far those of the others, and how many.
     """
@@ -144,8 +146,8 @@ def store_border(g, h, borders, now, BLOCK: gl.constexpr, mma: gl.constexpr):
     out = out + (v * row + gl.where(i == j, i, 0))
     keep = (v < variables) & (i == j)  # diagonals
     gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
-    gl.store(out + 16, gl.convert_layout(vv, quarter), mask=keep)
-    gl.store(out + 32, gl.convert_layout(vh, quarter), mask=keep)
+    gl.store(out + STATES, gl.convert_layout(vv, quarter), mask=keep)
+    gl.store(out + 2 * STATES, gl.convert_layout(vh, quarter), mask=keep)
 
 
 @gluon.jit
@@ -262,12 +264,12 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
         state = load_half(last, now, BLOCK, WIDTH, low)
         state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
         both = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
-        store_border(both, state, (out, row, variables), now, BLOCK, mma)
+        store_border(both, state, (out, row, variables), now, BLOCK, STATES, mma)
         if STATES > 8:
             state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, low)
             state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
             both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
-            store_border(both, state, (out + 8, row, variables), now, BLOCK, mma)
+            store_border(both, state, (out + 8, row, variables), now, BLOCK, STATES, mma)
         return g, u, other_g, other_u
     else:  # noqa: RET505
         none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
