@@ -312,14 +312,18 @@ def sums_gradient(
     quarter, column = tl.cdiv(border_parts, 4), tl.arange(0, 8 * PADDED)[None, :]
     first = tl.arange(0, 4)[:, None] * quarter
     known = column < tl.where((chunk < chunks - 1) | HAS_END, 6 * PADDED, 3 * PADDED)
-    known = known & (column % PADDED < STATES)
-    of_borders = tl.where(known, tl.minimum(border_parts - first, quarter), 0)
     at_border = borders + (pid + b * heads + head) * (3 * STATES)
-    at_border += first.to(tl.int64) * borders_size + column // PADDED * STATES + column % PADDED
+    if STATES < PADDED:
+        known = known & (column % PADDED < STATES)
+        column = column // PADDED * STATES + column % PADDED
+    of_borders = tl.where(known, tl.minimum(border_parts - first, quarter), 0)
+    at_border += first.to(tl.int64) * borders_size + column
     # All in one loop and several parts at once: so loads do not wait for each other.
     for done in range(0, tl.maximum(parts, quarter), 4):
         for part in tl.static_range(4):
-            exists = inside & (done + part < parts)
+            exists = done + part < parts
+            if STATES < PADDED:
+                exists = exists & inside
             write_hh += tl.load(at, mask=exists, other=0.0)
             write_vv += tl.load(at + size, mask=exists, other=0.0)
             write_vh += tl.load(at + 2 * size, mask=exists, other=0.0)
