@@ -43,7 +43,7 @@ def timed(run, repeats=20):
     return {"median_ms": sorted(times)[len(times) // 2], "all_ms": times}
 
 
-def as_graph(run):
+def as_graph(run, times=1):
     """`run` as one CUDA graph: what the device does, without the host between launches.
 
     The graph knows addresses only: whoever replays it has to keep alive what `run` reads.
@@ -56,7 +56,8 @@ def as_graph(run):
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run()
+        for _ in range(times):
+            run()
 
     def replay(inputs=run):
         graph.replay()
@@ -69,10 +70,15 @@ def timed_graph(*runs, repeats=20):
 
     So the launch of a graph, 6 us, counts little: in a network it is one for all layers.
     """
-    graph = as_graph(lambda: [run() for run in runs])
+
+    def run_all():
+        for run in runs:
+            run()
+
+    graph = as_graph(run_all)
     rounds = max(1, round(1 / timed(graph, 3)["median_ms"]))
     if rounds > 1:
-        graph = as_graph(lambda: [run() for run in runs * rounds])
+        graph = as_graph(run_all, rounds)
     result = timed(graph, repeats)
     result["passes"] = rounds * len(runs)
     result["median_ms"] /= result["passes"]
@@ -132,20 +138,22 @@ def forward(sizes, dtype, coupling="none"):
     return timed_graph(run)
 
 
+def both_ways(sizes, dtype, coupling="none", seed=0):
+    """A forward and backward pass, to be run."""
+    named = arguments(sizes, dtype, coupling, seed)
+    flat = leaves(named)
+    d_y = torch.randn_like(named["x"])
+
+    def run():
+        y, _ = vi_scan(**named, form="triton")
+        torch.autograd.grad(y, flat, d_y)
+
+    return run
+
+
 def training(sizes, dtype, coupling="none", sets=1):
     """Forward and backward; the small shape rotates among several sets of inputs."""
-    runs = []
-    for seed in range(sets):
-        named = arguments(sizes, dtype, coupling, seed)
-        flat = leaves(named)
-        d_y = torch.randn_like(named["x"])
-
-        def run(named=named, flat=flat, d_y=d_y):
-            y, _ = vi_scan(**named, form="triton")
-            torch.autograd.grad(y, flat, d_y)
-
-        runs.append(run)
-    return timed_graph(*runs)
+    return timed_graph(*(both_ways(sizes, dtype, coupling, seed) for seed in range(sets)))
 
 
 def per_variable(counts, dtype, repeats=20):
@@ -156,17 +164,9 @@ def per_variable(counts, dtype, repeats=20):
     """
     graphs, passes = {}, {}
     for variables in counts:
-        named = arguments((32, variables, 256, 64, 16), dtype)
-        flat = leaves(named)
-        d_y = torch.randn_like(named["x"])
+        run = both_ways((32, variables, 256, 64, 16), dtype)
         passes[variables] = round(max(counts) / variables)
-
-        def run(named=named, flat=flat, d_y=d_y, times=passes[variables]):
-            for _ in range(times):
-                y, _ = vi_scan(**named, form="triton")
-                torch.autograd.grad(y, flat, d_y)
-
-        graphs[variables] = as_graph(run)
+        graphs[variables] = as_graph(run, passes[variables])
     found = {variables: [] for variables in counts}
     for _ in range(repeats):
         for variables in counts:
@@ -179,14 +179,7 @@ def per_variable(counts, dtype, repeats=20):
 
 def kernel_times(sizes, dtype, coupling="none", repeats=5):
     """Microseconds a forward and backward pass spends in each kernel; host time does not count."""
-    named = arguments(sizes, dtype, coupling)
-    flat = leaves(named)
-    d_y = torch.randn_like(named["x"])
-
-    def run():
-        y, _ = vi_scan(**named, form="triton")
-        torch.autograd.grad(y, flat, d_y)
-
+    run = both_ways(sizes, dtype, coupling)
     for _ in range(2):
         run()
     torch.cuda.synchronize()
@@ -199,7 +192,7 @@ def kernel_times(sizes, dtype, coupling="none", repeats=5):
 
 
 def minimal_bytes(sizes, dtype):
-    """Each input read once and each output written once: x, y, write, read, and the last state."""
+    """x, write and read once each, and y. The last state, which is written too, does not count."""
     batch, variables, time, channels, states = sizes
     size = 2 if dtype == torch.bfloat16 else 4
     rows = batch * variables * time
