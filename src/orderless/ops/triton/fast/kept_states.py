@@ -29,6 +29,10 @@ from orderless.ops.triton.fast.rooms import (
     over_eight,
 )
 
+# Where the table of an even chunk is copied to, and that of an odd one: places of different rooms.
+EVEN = TO_END_UNHELD
+ODD = gl.constexpr(0)
+
 
 @gluon.jit
 def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
@@ -140,10 +144,10 @@ def keep_states(
         room = (visit + 1) % 2
         ahead = first_chunk + 2 * (visit + 1)
         if ahead < last_chunk:
-            _fetch(TO_END_UNHELD, ahead, last_chunk, inputs, even, room, rooms_tables, time,
+            _fetch(EVEN, ahead, last_chunk, inputs, even, room, rooms_tables, time,
                    variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
                    STATES)  # fmt: skip
-            _fetch(0, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
+            _fetch(ODD, ahead + 1, last_chunk, inputs, odd, room, rooms_tables, time,
                    variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
                    STATES)  # fmt: skip
         async_copy.commit_group()
@@ -153,9 +157,9 @@ def keep_states(
             here = copy_of(rooms_tables, room)
             to = states + visit * (2 * BLOCK * 32 * WIDTH)
             state = (h, s, other_h, other_s)
-            state = _over_chunk(TO_END_UNHELD, state, even, room, here, to, BLOCK, WIDTH, STATES)
+            state = _over_chunk(EVEN, state, even, room, here, to, BLOCK, WIDTH, STATES)
             # Of an odd number, the last of these does not exist: what it keeps is after all others.
-            h, s, other_h, other_s = _over_chunk(0, state, odd, room, here,
+            h, s, other_h, other_s = _over_chunk(ODD, state, odd, room, here,
                                                  to + BLOCK * 32 * WIDTH, BLOCK, WIDTH,
                                                  STATES)  # fmt: skip
     if count % 2 == 0:
