@@ -41,7 +41,8 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
         x, step, *rates, write, read, field, field_write, shared, skip, gate, state, present,
         call.reverse,
     )  # fmt: skip
-    end = end[..., :states, :]
+    if end.shape[-2] > states:
+        end = end[..., :states, :]
     if call.members is not None:
         kept = 0.0 if given is None else given.float()
         end = torch.where(_over_state(call.members), end, kept)
