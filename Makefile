@@ -9,7 +9,7 @@ demo: $(READY)  ## the main job on an embedded default
 	$(BIN)/orderless demo
 
 test: $(READY)  ## every test, on the CPU, without data
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --durations=10  # a worker a core: more threads only wait
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal --durations=10  # a worker a core: more threads only wait
 
 check: $(READY)  ## format, lint, types, import rules: seconds
 	$(BIN)/ruff format --check
