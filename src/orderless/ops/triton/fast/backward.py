@@ -57,10 +57,10 @@ def fast_backward(
     part = (first_variable // BLOCK) * per_head + of_head
     partial += ((part * batch + b) * heads + head) * chunks * (6 * 16 * STATES)
     # Borders have a part for each variable, not for each block.
-    borders += ((first_variable * per_head + of_head) * batch + b) * heads * (chunks + 1) * (
-        3 * STATES
-    ) + head * (chunks + 1) * (3 * STATES)
-    row_borders = per_head * batch * heads * (chunks + 1) * (3 * STATES)
+    border: gl.constexpr = 3 * STATES
+    of_variable = (first_variable * per_head + of_head) * batch + b
+    borders += of_variable * heads * (chunks + 1) * border + head * (chunks + 1) * border
+    row_borders = per_head * batch * heads * (chunks + 1) * border
     line = (b * variables + first_variable) * time
     d_y += line * channels + first_channel
     d_x += line * channels + first_channel
