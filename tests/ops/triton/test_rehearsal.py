@@ -1,5 +1,7 @@
 """First calls, with kernels that only write down what happens to them: no GPU is needed."""
 
+import subprocess
+import sys
 import threading
 import warnings
 from contextlib import nullcontext
@@ -15,6 +17,8 @@ class OnGPU(torch.Tensor):
 
 class Kernel:
     """Compiling waits until as many kernels as `together` counts are being compiled."""
+
+    cache_key = "of its source"
 
     def __init__(self, together: threading.Barrier, events: list[str]) -> None:
         self.together = together
@@ -68,6 +72,19 @@ def test_kernels_of_a_first_call_are_compiled_at_the_same_time_before_one_runs(r
     assert events[4:] == ["run", "run"]
     run(_tensor(4))
     assert events[6:] == ["compiled", "compiled", "run", "run"]
+
+
+def test_kernels_are_defined_when_a_call_needs_them():
+    pytest.importorskip("triton", reason="the kernels are written in Triton")
+    script = """
+import sys
+from orderless.ops.triton import operators, shared_operators
+homes = [f"orderless.ops.triton.{name}" for name in ("tables", "kernels", "shared_kernels", "fast")]
+assert not [home for home in homes if home in sys.modules]
+operators.kernels.scan_forward
+assert [home for home in homes if home in sys.modules] == [homes[1]]
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_nothing_is_rehearsed_on_a_cpu_or_for_a_cuda_graph(rehearsal, monkeypatch):

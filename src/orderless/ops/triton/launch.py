@@ -10,6 +10,9 @@ from torch import Tensor
 from orderless.ops.triton.rehearsal import rehearse
 
 UNROLL = 8  # steps of a recurrence whose loads are made at once
+CHUNK = 16  # times
+TABLES = 7  # of a chunk, as `tables.py` has them
+QUICK = 24 * 256  # entries of a chunk in `quick`, which is there instead for bfloat16
 
 LIBRARY = torch.library.Library("orderless", "DEF")
 

@@ -6,17 +6,17 @@ compute again.
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 import triton
 from torch import Tensor
-from triton.runtime import driver
 
-from orderless.ops.triton import kernels
 from orderless.ops.triton.launch import (
+    CHUNK,
+    QUICK,
+    TABLES,
     operator,
     precision,
     rows_contiguous,
@@ -25,7 +25,7 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
-from orderless.ops.triton.rehearsal import launch
+from orderless.ops.triton.rehearsal import launch, on_demand
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -33,14 +33,9 @@ from orderless.ops.triton.shared_operators import (
     pool,
     readout,
 )
-from orderless.ops.triton.tables import (
-    CHUNK,
-    QUICK,
-    TABLES,
-    fill_tables,
-    sum_parts,
-    sums_gradient,
-)
+
+table_kernels = on_demand("orderless.ops.triton.tables")
+kernels = on_demand("orderless.ops.triton.kernels")
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 256  # run at once on a large GPU: where there are fewer, time is split
@@ -50,7 +45,7 @@ MANY_PROGRAMS = 128  # that together can take any sum of parts as fast as memory
 # Layouts by hand need an experimental part of Triton, which changes from version to version.
 fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
-    fast_kernels = import_module("orderless.ops.triton.fast")
+    fast_kernels = on_demand("orderless.ops.triton.fast")
 FAST = True
 FAST_SHARED_MEMORY = 142_080  # bytes a program of `fast` takes at most
 MANY_STATES_SHARED_MEMORY = 155_648  # bytes a program of four variables takes with 32 states
@@ -159,8 +154,9 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
 @cache
 def _shared_memory(device: int) -> int:
     """Bytes a program can have."""
-    properties: Any = driver.active.utils.get_device_properties(device)
-    return properties["max_shared_mem"]
+    properties: Any = torch.cuda.get_device_properties(device)
+    usual = properties.shared_memory_per_block
+    return getattr(properties, "shared_memory_per_block_optin", usual)  # AMD knows of one alone
 
 
 def _most_variables(x: Tensor, states: int) -> int:
@@ -231,7 +227,7 @@ def _tables(
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
-    launch(fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
+    launch(table_kernels.fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
         sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, step.stride(0), step.stride(1),
         *((0, 0) if field_write is None else field_write.stride()[:2]), int(held),
@@ -291,7 +287,7 @@ def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     arguments = (
         (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
     )
-    launch(sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
+    launch(table_kernels.sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
     return totals[0], totals[1]
 
 
@@ -461,7 +457,7 @@ def scan_backward(
         sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
-    launch(sums_gradient, (programs,))(
+    launch(table_kernels.sums_gradient, (programs,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,

@@ -1,8 +1,8 @@
 """The first call of an operator: its kernels are compiled at the same time, by threads.
 
 Triton compiles a kernel when it is first launched, and waits. So before a new kind of call an
-operator is rehearsed: it runs with a thread that compiles in place of every launch. Most of
-compiling happens outside of Python, where threads run side by side.
+operator is rehearsed: it runs, but its launches are only written down, and then compiled by a
+thread each. Most of compiling happens outside of Python, where threads run side by side.
 """
 
 import threading
@@ -10,9 +10,9 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -22,17 +22,44 @@ from triton.runtime.cache import triton_key
 LAUNCHERS_IN_C = triton.__version__.startswith("3.6.")  # one for every kernel, not yet compiled
 
 
+class _Launch(NamedTuple):
+    kernel: Any
+    arguments: tuple
+    options: dict[str, Any]
+
+
 class _Rehearsal(threading.local):
-    pool: ThreadPoolExecutor | None = None  # in a rehearsal, what compiles
+    launches: list[_Launch] | None = None  # in a rehearsal, what was launched
 
 
 _rehearsal = _Rehearsal()
 _known: set[tuple] = set()
 
 
+class _OnDemand:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value
+
+
+def on_demand(name: str) -> Any:
+    """A module that is imported when it is first used.
+
+    To define a kernel takes Triton milliseconds, and few calls need them all.
+    """
+    return _OnDemand(name)
+
+
 def launch(kernel: Any, grid: tuple[int, ...]) -> Callable:
-    """What runs a kernel, given its arguments; in a rehearsal, what compiles it."""
-    return kernel[grid] if _rehearsal.pool is None else partial(_submit, kernel)
+    """What runs a kernel, given its arguments; in a rehearsal, what writes them down."""
+    launches = _rehearsal.launches
+    if launches is None:
+        return kernel[grid]
+    return lambda *arguments, **options: launches.append(_Launch(kernel, arguments, options))
 
 
 def rehearse(function: Callable, arguments: tuple) -> None:
@@ -41,7 +68,7 @@ def rehearse(function: Callable, arguments: tuple) -> None:
     The call runs with its own tensors: it takes the memory that it takes anyway, a moment earlier.
     """
     first, *_ = arguments
-    if not first.is_cuda or _rehearsal.pool is not None:
+    if not first.is_cuda or _rehearsal.launches is not None:
         return
     # Programs are cut by powers of two. What else needs another kernel is compiled at its launch.
     sizes = map(int.bit_length, first.shape)
@@ -55,35 +82,42 @@ def rehearse(function: Callable, arguments: tuple) -> None:
     _known.add(call)
     # Triton changes the filters of warnings while it compiles, and threads restore those of others.
     with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
-        # The first key of a process takes long, and so does the C compiler for the driver.
-        key = pool.submit(triton_key)
-        _ = driver.active
-        key.result()
-        _rehearsal.pool = pool
-        try:
-            function(*arguments)
-        finally:
-            _rehearsal.pool = None
+        # The first key of a process takes long, and so does the C compiler for the driver. In the
+        # meantime kernels are defined, by being used, and keys of their sources are made.
+        ready = pool.submit(triton_key), pool.submit(getattr, driver, "active")
+        launches = _launches_of(function, arguments)
+        for launched in launches:
+            _ = launched.kernel.cache_key
+        for part in ready:
+            part.result()
+        device = torch.cuda.current_device()
+        # The last to be launched is the one that takes longest, as a rule.
+        for launched in reversed(launches):
+            pool.submit(_compile, launched, device)
+            if LAUNCHERS_IN_C:
+                pool.submit(_compile_launcher, launched, device)
 
 
-def _submit(kernel: Any, *arguments: Any, **options: Any) -> None:
-    """Start to compile a kernel. Errors are lost: the launch will meet them again."""
-    pool, device = _rehearsal.pool, torch.cuda.current_device()
-    assert pool is not None
-    if LAUNCHERS_IN_C:
-        *_, bind = kernel.device_caches[device]
-        _, kinds, _ = bind(*arguments, **options)
-        signature = dict(zip(kernel.arg_names, (kind for kind, _ in kinds), strict=True))
-        pool.submit(_compile_launcher, SimpleNamespace(fn=kernel, signature=signature))
-    pool.submit(_compile, kernel, device, arguments, options)
+def _launches_of(function: Callable, arguments: tuple) -> list[_Launch]:
+    _rehearsal.launches = launches = []
+    try:
+        function(*arguments)
+    finally:
+        _rehearsal.launches = None
+    return launches
 
 
-def _compile(kernel: Any, device: int, arguments: tuple, options: dict[str, Any]) -> None:
+def _compile(launched: _Launch, device: int) -> None:
+    """Errors are lost: the launch will meet them again."""
     with torch.cuda.device(device):
-        kernel.warmup(*arguments, grid=(1,), **options)
+        launched.kernel.warmup(*launched.arguments, grid=(1,), **launched.options)
 
 
-def _compile_launcher(source: Any) -> None:
+def _compile_launcher(launched: _Launch, device: int) -> None:
     """Leave it on disk, where the launch finds it. The rest of a launcher is part of the kernel."""
+    kernel = launched.kernel
+    *_, bind = kernel.device_caches[device]
+    _, kinds, _ = bind(*launched.arguments, **launched.options)
+    signature = dict(zip(kernel.arg_names, (kind for kind, _ in kinds), strict=True))
     with suppress(AttributeError):
-        driver.active.launcher_cls(source, None)
+        driver.active.launcher_cls(SimpleNamespace(fn=kernel, signature=signature), None)

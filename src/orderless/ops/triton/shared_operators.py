@@ -6,7 +6,6 @@ import torch
 import triton
 from torch import Tensor
 
-from orderless.ops.triton import kernels, shared_kernels
 from orderless.ops.triton.launch import (
     UNROLL,
     operator,
@@ -17,7 +16,10 @@ from orderless.ops.triton.launch import (
     sum_slices,
     with_gradients,
 )
-from orderless.ops.triton.rehearsal import launch
+from orderless.ops.triton.rehearsal import launch, on_demand
+
+kernels = on_demand("orderless.ops.triton.kernels")
+shared_kernels = on_demand("orderless.ops.triton.shared_kernels")
 
 Rates = tuple[Tensor, Tensor, Tensor]
 

@@ -40,10 +40,6 @@ from orderless.ops.triton.zero_order_hold import (
     transition,
 )
 
-CHUNK = 16
-TABLES = 7
-QUICK = 24 * 256  # entries of a chunk in `quick`
-
 
 @triton.jit
 def _within(kind):

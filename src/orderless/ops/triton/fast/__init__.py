@@ -8,8 +8,14 @@ right operand. A pair (h, v) of [time, eight states] tiles is stacked to one ope
 state)]: the two parts of a state lie in one thread, so stacking and unstacking move nothing.
 """
 
-from orderless.ops.triton.fast.backward import fast_backward
-from orderless.ops.triton.fast.forward import fast_forward
-from orderless.ops.triton.fast.states import fast_states
+from importlib import import_module
+from typing import Any
 
 __all__ = ["fast_backward", "fast_forward", "fast_states"]
+
+
+def __getattr__(name: str) -> Any:
+    """A kernel is defined when it is asked for: that takes Triton tens of milliseconds."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{name.removeprefix('fast_')}"), name)
