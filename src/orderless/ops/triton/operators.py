@@ -406,7 +406,7 @@ def scan_backward(
     started = {"HAS_START": start is not None}
     if fast:
         # Of each program, which finds them itself.
-        of_chunk = sizes.block * 2 * sizes.padded * sizes.width
+        of_chunk = sizes.block * 2 * sizes.states * sizes.width
         states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
     else:
         states = x.new_empty(

@@ -67,7 +67,7 @@ def fast_backward(
     of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * (2 * STATES)
     d_write += of_slice
     d_read += of_slice
-    states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 32 * WIDTH)
+    states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 2 * STATES * WIDTH)
     size = 2 * STATES * channels  # of the state of a variable
     if HAS_START:
         start += ((b * variables + first_variable) * segments + segment) * size

@@ -142,7 +142,7 @@ def _half_of_chunk(
     moved = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
     store_border(moved, before, borders, chunk, BLOCK, STATES, mma)
 
-    kept = load_half(following, chunk, BLOCK, WIDTH, low)
+    kept = load_half(following, chunk, BLOCK, WIDTH, STATES, low)
     w_h = eight_of(room_wh.load(pair), HALF, eight)
     w_v = eight_of(room_wv.load(pair), HALF, eight)
     hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)
@@ -178,7 +178,7 @@ def go_back(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(8, WIDTH // 8), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(8, 4, 2, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
-    size: gl.constexpr = 16 * WIDTH  # of a state, in words
+    size: gl.constexpr = STATES * WIDTH  # of a state, in words
 
     x, _, write, _, quick, over_chunks, present = inputs
     d_x, d_write, d_read, partial, borders = outputs
@@ -214,7 +214,7 @@ def go_back(
         d_end, last, (borders + chunks * (3 * STATES), row_borders), last_chunk, channels, segments,
         left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
-    kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, low)
+    kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, STATES, low)
     # One step ahead of the work: before the last chunk it only fetches.
     for ahead in range(last_chunk - 1, first_chunk - 2, -1):
         chunk = ahead + 1

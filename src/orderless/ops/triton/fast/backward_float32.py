@@ -129,7 +129,7 @@ def _half_of_chunk(
     part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = gl.float32
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-    before = load_half(states, chunk, BLOCK, WIDTH, low)
+    before = load_half(states, chunk, BLOCK, WIDTH, STATES, low)
     before = operand(eight_from_scratch(before, BLOCK, WIDTH, right))
     from_h, from_v = unstack_eight(multiply(loaded(parts_y, left), before, none), BLOCK)
 
@@ -203,7 +203,7 @@ def go_back(
     wide_room: gl.constexpr = gl.SwizzledSharedLayout(4, 1, min(8, lanes), [2, 1, 0])
     thin_room: gl.constexpr = gl.SwizzledSharedLayout(4, 2, 4, [2, 1, 0])
     result_room: gl.constexpr = gl.SwizzledSharedLayout(8, 1, min(4, WIDTH // 8), [2, 1, 0])
-    size: gl.constexpr = 32 * WIDTH  # of a state
+    size: gl.constexpr = 2 * STATES * WIDTH  # of a state
 
     x, d_y, write, read, tables, present = inputs
     d_x, d_write, d_read, partial, borders = outputs

@@ -56,13 +56,14 @@ def unstack_eight(both, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, low: gl.constexpr):
+def load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
+              low: gl.constexpr):  # fmt: skip
     """Half of the state of each variable, as the threads kept it, in words of four bytes."""
     word: gl.constexpr = 32 // low.primitive_bitwidth
     flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
     v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
     i = gl.arange(0, 16 * WIDTH // word, gl.SliceLayout(0, flat))[None, :]
-    return gl.load(states + (v * (32 * WIDTH // word) + i))
+    return gl.load(states + (v * (2 * STATES * WIDTH // word) + i))
 
 
 @gluon.constexpr_function
@@ -261,12 +262,12 @@ def gradient_after(d_end, last, borders, now, channels, segments, variables, is_
                                              STATES)  # fmt: skip
         out, row = borders
         variables = gl.where(is_last, variables, 0)
-        state = load_half(last, now, BLOCK, WIDTH, low)
+        state = load_half(last, now, BLOCK, WIDTH, STATES, low)
         state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
         both = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
         store_border(both, state, (out, row, variables), now, BLOCK, STATES, mma)
         if STATES > 8:
-            state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, low)
+            state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, STATES, low)
             state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
             both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
             store_border(both, state, (out + 8, row, variables), now, BLOCK, STATES, mma)

@@ -36,12 +36,13 @@ ODD = gl.constexpr(0)
 
 @gluon.jit
 def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-              low: gl.constexpr):  # fmt: skip
+              STATES: gl.constexpr, low: gl.constexpr):  # fmt: skip
     """Leave eight states as the threads hold them."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
     both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-    at = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None] * (32 * WIDTH) + HALF * 16 * WIDTH
+    v = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
+    at = v * (2 * STATES * WIDTH) + HALF * 16 * WIDTH
     at = at + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
     # They are read again, what else goes through the cache meanwhile is not.
     gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat), eviction_policy="evict_last")
@@ -61,7 +62,7 @@ def move_on(h, s, to_h, to_v, signal, over, BLOCK: gl.constexpr, WIDTH: gl.const
 
 @gluon.jit
 def _half(HALF: gl.constexpr, PLACE: gl.constexpr, h, s, rooms, here, over, states,
-          BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+          BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """Keep eight states, and take them over a chunk."""
     room_x, room_h, room_v = rooms
     low: gl.constexpr = room_x.dtype
@@ -70,7 +71,7 @@ def _half(HALF: gl.constexpr, PLACE: gl.constexpr, h, s, rooms, here, over, stat
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     eight: gl.constexpr = eight_layout(BLOCK)
     part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
-    keep_half(HALF, h, s, states, BLOCK, WIDTH, low)
+    keep_half(HALF, h, s, states, BLOCK, WIDTH, STATES, low)
     w_h, w_v = eight_of(room_h.load(pair), HALF, eight), eight_of(room_v.load(pair), HALF, eight)
     table, _ = half_of_table(here, PLACE, HALF, low, BLOCK)
     to_v, to_h = decay(w_v, w_h, table)
@@ -85,9 +86,10 @@ def _over_chunk(PLACE: gl.constexpr, state, rooms, room, here, states, BLOCK: gl
     h, s, other_h, other_s = state
     own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
     over = rooms[3].index(room)
-    h, s = _half(0, PLACE, h, s, own, here, over, states, BLOCK, WIDTH)
+    h, s = _half(0, PLACE, h, s, own, here, over, states, BLOCK, WIDTH, STATES)
     if STATES > 8:
-        other_h, other_s = _half(1, PLACE, other_h, other_s, own, here, over, states, BLOCK, WIDTH)
+        other_h, other_s = _half(1, PLACE, other_h, other_s, own, here, over, states, BLOCK, WIDTH,
+                                 STATES)  # fmt: skip
     return h, s, other_h, other_s
 
 
@@ -136,6 +138,7 @@ def keep_states(
     of it is the program's own, so every thread finds later what it leaves here.
     """
     low: gl.constexpr = even[0].dtype
+    size: gl.constexpr = BLOCK * 2 * STATES * WIDTH
     h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
                                           WIDTH, STATES)  # fmt: skip
     count = last_chunk - first_chunk
@@ -155,15 +158,14 @@ def keep_states(
             async_copy.wait_group(1)
             room = visit % 2
             here = copy_of(rooms_tables, room)
-            to = states + visit * (2 * BLOCK * 32 * WIDTH)
+            to = states + visit * (2 * size)
             state = (h, s, other_h, other_s)
             state = _over_chunk(EVEN, state, even, room, here, to, BLOCK, WIDTH, STATES)
             # Of an odd number, the last of these does not exist: what it keeps is after all others.
             h, s, other_h, other_s = _over_chunk(ODD, state, odd, room, here,
-                                                 to + BLOCK * 32 * WIDTH, BLOCK, WIDTH,
-                                                 STATES)  # fmt: skip
+                                                 to + size, BLOCK, WIDTH, STATES)  # fmt: skip
     if count % 2 == 0:
-        to = states + count * (BLOCK * 32 * WIDTH)
-        keep_half(0, h, s, to, BLOCK, WIDTH, low)
+        to = states + count * size
+        keep_half(0, h, s, to, BLOCK, WIDTH, STATES, low)
         if STATES > 8:
-            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, low)
+            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, STATES, low)

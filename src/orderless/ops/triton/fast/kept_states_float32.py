@@ -38,12 +38,12 @@ def _fetch(
 
 @gluon.jit
 def _half(HALF: gl.constexpr, h, s, rooms, signal, over, states, BLOCK: gl.constexpr,
-          WIDTH: gl.constexpr):  # fmt: skip
+          WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
     """Keep eight states, and take them over a chunk."""
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     eight: gl.constexpr = eight_layout(BLOCK)
     _, room_h, room_v, here = rooms
-    keep_half(HALF, h, s, states, BLOCK, WIDTH, gl.float32)
+    keep_half(HALF, h, s, states, BLOCK, WIDTH, STATES, gl.float32)
     w_h, w_v = eight_of(room_h.load(pair), HALF, eight), eight_of(room_v.load(pair), HALF, eight)
     hold = (
         eight_of(here.slice(6, 1, dim=0).load(pair), HALF, eight),
@@ -71,10 +71,10 @@ def _over_chunk(chunk, last_chunk, state, rooms, tables, states, BLOCK: gl.const
     chunk = gl.minimum(chunk, last_chunk - 1)
     over, other_over = over_of(tables, chunk, 0, part), over_of(tables, chunk, 1, part)
     signal = operand(rooms[0].load(right))
-    h, s = _half(0, h, s, rooms, signal, over, states, BLOCK, WIDTH)
+    h, s = _half(0, h, s, rooms, signal, over, states, BLOCK, WIDTH, STATES)
     if STATES > 8:
         other_h, other_s = _half(1, other_h, other_s, rooms, signal, other_over, states, BLOCK,
-                                 WIDTH)  # fmt: skip
+                                 WIDTH, STATES)  # fmt: skip
     return h, s, other_h, other_s
 
 
@@ -87,6 +87,7 @@ def keep_states(
 ):  # fmt: skip
     """As `kept_states.keep_states`; rooms are (signal, h, v, eight tiles of tables)."""
     tables = inputs[2]
+    size: gl.constexpr = BLOCK * 2 * STATES * WIDTH
     h, s, other_h, other_s = first_states(start, channels, segments, variables, HAS_START, BLOCK,
                                           WIDTH, STATES)  # fmt: skip
     count = last_chunk - first_chunk
@@ -99,7 +100,7 @@ def keep_states(
     async_copy.commit_group()
     for visit in range((count + 1) // 2):
         chunk = first_chunk + 2 * visit
-        to = states + visit * (2 * BLOCK * 32 * WIDTH)
+        to = states + visit * (2 * size)
         state = (h, s, other_h, other_s)
         async_copy.wait_group(1)
         state = _over_chunk(chunk, last_chunk, state, even, tables, to, BLOCK, WIDTH, STATES)
@@ -110,14 +111,13 @@ def keep_states(
         async_copy.wait_group(1)
         # Of an odd number, the last of these does not exist: what it keeps is after all others.
         h, s, other_h, other_s = _over_chunk(chunk + 1, last_chunk, state, odd, tables,
-                                             to + BLOCK * 32 * WIDTH, BLOCK, WIDTH,
-                                             STATES)  # fmt: skip
+                                             to + size, BLOCK, WIDTH, STATES)  # fmt: skip
         if chunk + 2 < last_chunk:
             _fetch(chunk + 3, last_chunk, inputs, odd, time, variables, strides, towards,
                    HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
     if count % 2 == 0:
-        to = states + count * (BLOCK * 32 * WIDTH)
-        keep_half(0, h, s, to, BLOCK, WIDTH, gl.float32)
+        to = states + count * size
+        keep_half(0, h, s, to, BLOCK, WIDTH, STATES, gl.float32)
         if STATES > 8:
-            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, gl.float32)
+            keep_half(1, other_h, other_s, to, BLOCK, WIDTH, STATES, gl.float32)
