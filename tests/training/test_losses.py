@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from orderless.training.losses import LOSSES, cross_entropy, l1, mse, pinball, smape
 
-POINT = list(LOSSES.items())
+
+def _of_one_quantile(prediction, target, mask):
+    return pinball(prediction.unsqueeze(-1), target, mask, levels=torch.tensor([0.3]))
+
+
+POINT = [*LOSSES.items(), ("pinball", _of_one_quantile)]
 
 
 @pytest.mark.parametrize(("name", "loss"), POINT)

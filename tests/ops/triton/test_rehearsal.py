@@ -104,22 +104,26 @@ def test_an_error_of_compiling_is_left_to_the_launch(rehearsal):
     assert events == ["run"]
 
 
-def test_the_filters_of_warnings_are_left_as_they_were(rehearsal):
+def test_filters_of_warnings_and_turns_of_threads_are_left_as_they_were(rehearsal):
     class Untidy(Kernel):
         def warmup(self, *arguments, **options):
             warnings.simplefilter("ignore")
 
-    before = list(warnings.filters)
+    before = list(warnings.filters), sys.getswitchinterval()
     _operator(rehearsal, [Untidy(threading.Barrier(1), [])])(_tensor(2))
-    assert list(warnings.filters) == before
+    assert (list(warnings.filters), sys.getswitchinterval()) == before
 
 
 def test_a_failure_ends_the_rehearsal(rehearsal):
+    usual = sys.getswitchinterval()
+
     def body(x):
+        assert sys.getswitchinterval() < usual
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         rehearsal.rehearse(body, (_tensor(2),))
+    assert sys.getswitchinterval() == usual
     events = []
     rehearsal.launch(Kernel(threading.Barrier(1), events), (1,))()
     assert events == ["run"]

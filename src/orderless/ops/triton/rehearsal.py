@@ -5,11 +5,12 @@ operator is rehearsed: it runs, but its launches are only written down, and then
 thread each. Most of compiling happens outside of Python, where threads run side by side.
 """
 
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ class _Rehearsal(threading.local):
 
 _rehearsal = _Rehearsal()
 _known: set[tuple] = set()
+_one_at_a_time = threading.Lock()  # they change what all threads share, and restore it
 
 
 class _OnDemand:
@@ -81,7 +83,7 @@ def rehearse(function: Callable, arguments: tuple) -> None:
         return
     _known.add(call)
     # Triton changes the filters of warnings while it compiles, and threads restore those of others.
-    with warnings.catch_warnings(), ThreadPoolExecutor() as pool:
+    with _one_at_a_time, warnings.catch_warnings(), _quick_turns(), ThreadPoolExecutor() as pool:
         # The first key of a process takes long, and so does the C compiler for the driver. In the
         # meantime kernels are defined, by being used, and keys of their sources are made.
         ready = pool.submit(triton_key), pool.submit(getattr, driver, "active")
@@ -96,6 +98,20 @@ def rehearse(function: Callable, arguments: tuple) -> None:
             pool.submit(_compile, launched, device)
             if LAUNCHERS_IN_C:
                 pool.submit(_compile_launcher, launched, device)
+
+
+@contextmanager
+def _quick_turns() -> Iterator[None]:
+    """Python's threads wait less for each other.
+
+    Triton's hash and compiler run outside of Python, but return to it hundreds of times.
+    """
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, 2e-4))  # seconds
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def _launches_of(function: Callable, arguments: tuple) -> list[_Launch]:
