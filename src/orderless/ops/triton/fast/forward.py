@@ -75,6 +75,13 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
     return value
 
 
+@gluon.jit
+def _fetch_factors(room_four, room_two, factors, tiles: gl.constexpr):
+    """Start to copy what the write of the field becomes in a chunk."""
+    copy(room_four, factors + axis_of(0, 4, tiles) * 512)
+    copy(room_two, factors + (axis_of(0, 2, tiles) + 4) * 512)
+
+
 @gluon.jit(do_not_specialize=SIZES)
 def fast_forward(
     x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
@@ -119,9 +126,10 @@ def fast_forward(
     twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have. In
-    # float32 and with a second input it is one program, however few they are.
+    # Rooms for the inputs of a chunk, and for what all variables have in common: as many as two
+    # programs on a multiprocessor can have.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
+    COMMON: gl.constexpr = 1 if HAS_FIELD and wide == 4 else DEPTH
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
@@ -162,8 +170,8 @@ def fast_forward(
         tile = axis_of(1, 16, tiles) * 32 + axis_of(2, 32, tiles)
         factors = factors + tile
         rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_room)
-        rooms_four = gl.allocate_shared_memory(low, [DEPTH, 4, 16, 32], twin_room)
-        rooms_two = gl.allocate_shared_memory(low, [DEPTH, 2, 16, 32], twin_room)
+        rooms_four = gl.allocate_shared_memory(low, [COMMON, 4, 16, 32], twin_room)
+        rooms_two = gl.allocate_shared_memory(low, [COMMON, 2, 16, 32], twin_room)
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
         gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
@@ -189,7 +197,7 @@ def fast_forward(
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_tables = rooms_for_tables(low, DEPTH)
+    rooms_tables = rooms_for_tables(low, COMMON)
     rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
     if HAS_SKIP:
         room_skip = room_for_skip(skip + first_channel, BLOCK, WIDTH)
@@ -210,30 +218,40 @@ def fast_forward(
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
                              present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
+        if COMMON == 1:
+            if visit >= 0:  # the chunk before is done with the rooms
+                due = first_chunk + visit
+                fetch_tables(copy_of(rooms_tables, 0), tables, quick, TO_END_UNHELD, due, low,
+                             BLOCK)  # fmt: skip
+                _fetch_factors(rooms_four.index(0), rooms_two.index(0), factors + due * (6 * 512),
+                               tiles)  # fmt: skip
+            async_copy.commit_group()
         if ahead < last_chunk:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + p_rows, mask=keep_rows)
             fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
                        write + far(t_ahead, write_time), keep_thin, thin, STATES)  # fmt: skip
             fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
                        read + far(t_ahead, read_time), keep_thin, thin, STATES)  # fmt: skip
-            fetch_tables(copy_of(rooms_tables, room), tables, quick, TO_END_UNHELD, ahead, low,
-                         BLOCK)  # fmt: skip
+            if COMMON > 1:
+                fetch_tables(copy_of(rooms_tables, room), tables, quick, TO_END_UNHELD, ahead, low,
+                             BLOCK)  # fmt: skip
             fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
             if HAS_BASE:
                 copy(rooms_base.index(room), base + far(t_ahead, channels) + p_rows, mask=keep_rows)
             if HAS_FIELD:
                 at = field + far(t_ahead, channels) + axis_of(2, WIDTH, common)
                 copy(rooms_field.index(room), at, mask=t_common < ahead_times)
-                at = factors + ahead * (6 * 512)
-                copy(rooms_four.index(room), at + axis_of(0, 4, tiles) * 512)
-                copy(rooms_two.index(room), at + (axis_of(0, 2, tiles) + 4) * 512)
+                if COMMON > 1:
+                    _fetch_factors(rooms_four.index(room), rooms_two.index(room),
+                                   factors + ahead * (6 * 512), tiles)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
             chunk = first_chunk + visit
             room = visit % DEPTH
             room_x = rooms_x.index(room)
-            here = copy_of(rooms_tables, room)
+            common_room = room if COMMON > 1 else 0
+            here = copy_of(rooms_tables, common_room)
             left_times = time - chunk * 16
             t = chunk * 16
             if REVERSE:
@@ -244,7 +262,7 @@ def fast_forward(
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             if HAS_FIELD:
                 psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
-                four, two = rooms_four.index(room), rooms_two.index(room)
+                four, two = rooms_four.index(common_room), rooms_two.index(common_room)
 
             # M: the response at the later of two times to the earlier one, bit by bit.
             reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
