@@ -109,7 +109,7 @@ def fast_forward(
     part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
-    lanes: gl.constexpr = WIDTH // wide
+    lanes: gl.constexpr = min(8, WIDTH // wide)  # that share a row, for lines of 128 bytes
     few: gl.constexpr = 16 // wide
     # Results in float32 lie in whole sectors as they are.
     out_rows: gl.constexpr = whole_rows_layout(BLOCK, WIDTH, lanes) if wide == 8 else mma
@@ -261,7 +261,6 @@ def fast_forward(
             b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             if HAS_FIELD:
-                psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
                 four, two = rooms_four.index(common_room), rooms_two.index(common_room)
 
             # M: the response at the later of two times to the earlier one, bit by bit.
@@ -292,6 +291,7 @@ def fast_forward(
             if HAS_FIELD:
                 field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
                 field_matrix = operand(gl.convert_layout(field_matrix, left))
+                psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
                 out = multiply(field_matrix, operand(psi), out)
 
             # The state before the chunk is read by all times, and moves on.
