@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -308,21 +309,29 @@ for _ in range(2):
 """
 
 
-def first_calls():
-    """Seconds of the first call of a process, when nothing was ever compiled and when all was."""
-    found = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for when in ("nothing compiled before", "compiled by an earlier process"):
-            done = subprocess.run(
-                [sys.executable, "-c", FIRST_CALL],
-                env=os.environ | {"TRITON_CACHE_DIR": cache},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            forward, both, *_ = map(float, done.stdout.split())
-            found[when] = {"forward_s": forward, "forward_and_backward_s": both}
-    return found
+def first_calls(repeats=3):
+    """Seconds of the first call of a process, when nothing was ever compiled and when all was.
+
+    Medians: the first process of a machine also reads Triton and the C compiler from a disk.
+    """
+    found = {"nothing compiled before": [], "compiled by an earlier process": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            for times in found.values():
+                done = subprocess.run(
+                    [sys.executable, "-c", FIRST_CALL],
+                    env=os.environ | {"TRITON_CACHE_DIR": cache},
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                forward, both, *_ = map(float, done.stdout.split())
+                times.append({"forward_s": forward, "forward_and_backward_s": both})
+    return {
+        when: {name: statistics.median(each[name] for each in times) for name in times[0]}
+        | {"all": times}
+        for when, times in found.items()
+    }
 
 
 def measurements():

@@ -82,6 +82,81 @@ def _fetch_factors(room_four, room_two, factors, tiles: gl.constexpr):
     copy(room_two, factors + (axis_of(0, 2, tiles) + 4) * 512)
 
 
+@gluon.jit
+def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.constexpr,
+                BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+    """What a chunk puts out, and the two parts of the state after it."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = room_x.dtype
+    lower = axis_of(1, 16, mma) >= axis_of(2, 16, mma)
+    room_wh, room_wv, room_ch, room_cv = weights
+    w_h, w_v = room_wh.load(pair), room_wv.load(pair)
+    c_h, c_v = room_ch.load(pair), room_cv.load(pair)
+    b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
+    none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+    if HAS_FIELD:
+        room_field, four, two = of_field
+
+    # M: the response at the later of two times to the earlier one, bit by bit.
+    reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
+    writes_now = operand(turned(_stack_all(b_h, b_v, BLOCK), right))
+    matrix = multiply(reads_now, writes_now, none)
+    if low == gl.bfloat16:  # these tables hold what is written as they lead it
+        b_v, b_h = w_v, w_h
+    if HAS_FIELD:
+        factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
+        factor = operand(_for_all(factor, BLOCK, 32, 16, right))
+        field_matrix = multiply(reads_now, factor, none)
+    for kind in gl.static_range(4):
+        reads = axis_of(1, 16, pair) & (8 >> kind)
+        first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h),
+                              whole_table(here, kind, low, BLOCK))  # fmt: skip
+        stacked = operand(gl.convert_layout(_stack_all(first, second, BLOCK), left))
+        swapped = operand(turned(_stack_all(second, first, BLOCK), right))
+        matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
+        if HAS_FIELD:
+            factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
+            factor = operand(_for_all(factor, BLOCK, 32, 16, right))
+            response = multiply(stacked, factor, none)
+            field_matrix = gl.where(bit(kind, mma), response, field_matrix)
+    matrix = operand(gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left))
+    signal = operand(room_x.load(right))
+    out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
+    if HAS_FIELD:
+        field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
+        field_matrix = operand(gl.convert_layout(field_matrix, left))
+        psi = _for_all(room_field.load(right), BLOCK, 16, WIDTH, right)
+        out = multiply(field_matrix, operand(psi), out)
+
+    # The state before the chunk is read by all times, and moves on.
+    from_h, from_v = decay(c_h, c_v, whole_table(here, FROM_START, low, BLOCK))
+    from_start = operand(gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left))
+    state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+    out = multiply(from_start, operand(turned(state, right)), out)
+    lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
+    to_v, to_h = decay(b_v, b_h, whole_table(here, lead, low, BLOCK))
+    to_end = operand(gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right))
+    by_state: gl.constexpr = gl.SliceLayout(1, part)
+    e_h = over.slice(0, 1, dim=0).load(by_state)[:, None, :]
+    e_vh = over.slice(1, 1, dim=0).load(by_state)[:, None, :]
+    e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
+    state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+    # Loaded once more: the registers of a right operand would have to be put in order.
+    signal = operand(room_x.permute((0, 2, 1)).load(left))
+    state = multiply(signal, to_end, state)
+    if HAS_FIELD:
+        factor = operand(_for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right))
+        psi = room_field.permute((0, 2, 1)).load(left)
+        psi = operand(_for_all(psi, BLOCK, WIDTH, 16, left))
+        state = multiply(psi, factor, state)
+    h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
+    return out, h, s
+
+
 @gluon.jit(do_not_specialize=SIZES)
 def fast_forward(
     x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
@@ -103,9 +178,6 @@ def fast_forward(
     input, the same for all variables.
     """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
-    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
-    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    pair: gl.constexpr = whole_pair_layout(BLOCK)
     part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = x.dtype.element_ty
     wide: gl.constexpr = 128 // low.primitive_bitwidth
@@ -190,8 +262,6 @@ def fast_forward(
     else:
         h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
         s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
-    lower = axis_of(1, 16, mma) >= axis_of(2, 16, mma)
-    t_pair = axis_of(1, 16, pair)
     rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
     rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
     rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
@@ -256,68 +326,14 @@ def fast_forward(
             t = chunk * 16
             if REVERSE:
                 t = time - 1 - t
-            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
-            c_h, c_v = rooms_ch.index(room).load(pair), rooms_cv.index(room).load(pair)
-            b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
-            none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
+            weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
+                       rooms_cv.index(room))  # fmt: skip
+            of_field = None
             if HAS_FIELD:
-                four, two = rooms_four.index(common_room), rooms_two.index(common_room)
-
-            # M: the response at the later of two times to the earlier one, bit by bit.
-            reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
-            writes_now = operand(turned(_stack_all(b_h, b_v, BLOCK), right))
-            matrix = multiply(reads_now, writes_now, none)
-            if low == gl.bfloat16:  # these tables hold what is written as they lead it
-                b_v, b_h = w_v, w_h
-            if HAS_FIELD:
-                factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
-                factor = operand(_for_all(factor, BLOCK, 32, 16, right))
-                field_matrix = multiply(reads_now, factor, none)
-            for kind in gl.static_range(4):
-                reads = t_pair & (8 >> kind)
-                first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h),
-                                      whole_table(here, kind, low, BLOCK))  # fmt: skip
-                stacked = operand(gl.convert_layout(_stack_all(first, second, BLOCK), left))
-                swapped = operand(turned(_stack_all(second, first, BLOCK), right))
-                matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
-                if HAS_FIELD:
-                    factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
-                    factor = operand(_for_all(factor, BLOCK, 32, 16, right))
-                    response = multiply(stacked, factor, none)
-                    field_matrix = gl.where(bit(kind, mma), response, field_matrix)
-            matrix = operand(gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left))
-            signal = operand(room_x.load(right))
-            out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
-            if HAS_FIELD:
-                field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
-                field_matrix = operand(gl.convert_layout(field_matrix, left))
-                psi = _for_all(rooms_field.index(room).load(right), BLOCK, 16, WIDTH, right)
-                out = multiply(field_matrix, operand(psi), out)
-
-            # The state before the chunk is read by all times, and moves on.
-            from_h, from_v = decay(c_h, c_v, whole_table(here, FROM_START, low, BLOCK))
-            from_start = operand(gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left))
-            state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-            out = multiply(from_start, operand(turned(state, right)), out)
-            lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
-            to_v, to_h = decay(b_v, b_h, whole_table(here, lead, low, BLOCK))
-            to_end = operand(gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right))
-            over = rooms_over.index(room)
-            by_state: gl.constexpr = gl.SliceLayout(1, part)
-            e_h = over.slice(0, 1, dim=0).load(by_state)[:, None, :]
-            e_vh = over.slice(1, 1, dim=0).load(by_state)[:, None, :]
-            e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
-            state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
-            # Loaded once more: the registers of a right operand would have to be put in order.
-            signal = operand(room_x.permute((0, 2, 1)).load(left))
-            state = multiply(signal, to_end, state)
-            if HAS_FIELD:
-                factor = operand(_for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right))
-                psi = rooms_field.index(room).permute((0, 2, 1)).load(left)
-                psi = operand(_for_all(psi, BLOCK, WIDTH, 16, left))
-                state = multiply(psi, factor, state)
-            h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
-
+                of_field = (rooms_field.index(room), rooms_four.index(common_room),
+                            rooms_two.index(common_room))  # fmt: skip
+            out, h, s = _over_chunk(h, s, room_x, weights, here, rooms_over.index(room), of_field,
+                                    HAS_FIELD, BLOCK, WIDTH)  # fmt: skip
             if HAS_SKIP:
                 out += of_skip(room_skip, mma) * to_float32(room_x.load(mma), mma)
             if HAS_BASE:
