@@ -250,15 +250,15 @@ def fast_forward(
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     size = 2 * STATES * channels  # of the state of a variable
-    row_state = axis_of(1, WIDTH, part) + axis_of(2, 16, part) * channels
+    row_state, p_part = axis_of(2, 16, part) * channels, axis_of(1, WIDTH, part)
     of_state = v_part < left_variables
     if STATES < 16:
         of_state = of_state & (axis_of(2, 16, part) < STATES)
     if HAS_START:
         corner = start + ((b * variables + first_variable) * segments + segment) * size
         corner = corner + first_channel + (v_part * (segments * size) + row_state)
-        h = gl.load(corner, mask=of_state, other=0.0)
-        s = gl.load(corner + STATES * channels, mask=of_state, other=0.0)
+        h = gl.load(corner + p_part, mask=of_state, other=0.0)
+        s = gl.load(corner + STATES * channels + p_part, mask=of_state, other=0.0)
     else:
         h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
         s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
@@ -359,7 +359,7 @@ def fast_forward(
             if not REVERSE:
                 last += time - 1
             add = shared + last * size + first_channel + (v_part * 0 + row_state)
-            h += gl.load(add, mask=of_state, other=0.0)
-            s += gl.load(add + STATES * channels, mask=of_state, other=0.0)
-        gl.store(corner, h, mask=of_state)
-        gl.store(corner + STATES * channels, s, mask=of_state)
+            h += gl.load(add + p_part, mask=of_state, other=0.0)
+            s += gl.load(add + STATES * channels + p_part, mask=of_state, other=0.0)
+        gl.store(corner + p_part, h, mask=of_state)
+        gl.store(corner + STATES * channels + p_part, s, mask=of_state)
