@@ -114,6 +114,19 @@ def test_filters_of_warnings_and_turns_of_threads_are_left_as_they_were(rehearsa
     assert (list(warnings.filters), sys.getswitchinterval()) == before
 
 
+def test_first_calls_of_several_threads_all_run(rehearsal):
+    usual, events = sys.getswitchinterval(), []
+    kernel = Kernel(threading.Barrier(1), events)
+    runs = [_operator(rehearsal, [kernel, kernel]) for _ in range(4)]
+    threads = [threading.Thread(target=run, args=(_tensor(2),)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=30)
+    assert events.count("run") == 8
+    assert sys.getswitchinterval() == usual
+
+
 def test_a_failure_ends_the_rehearsal(rehearsal):
     usual = sys.getswitchinterval()
 
