@@ -94,6 +94,104 @@ def test_a_saved_index_is_dropped_or_becomes_the_time(library, tmp_path):
     panel = read_panel(read_table(tmp_path / "dated.csv"))
     assert panel.variables == ("x",)
     assert panel.form.time.name == "time"
+    (tmp_path / "dropped.csv").write_text(",date,x\n0,2024-01-01,1.5\n2,2024-01-02,2.5\n")
+    panel = read_panel(read_table(tmp_path / "dropped.csv"))
+    assert panel.variables == ("x",)
+    assert panel.form.time.name == "date"
+
+
+BLANK = {
+    "at the end": "a,b\n1,2\n3,4\n\n\n\n",
+    "after every row": "a,b\n\n1,2\n\n3,4\n\n",
+    "of Windows": "a,b\r\n1,2\r\n\r\n3,4\r\n\r\n",
+    "of spaces": "a,b\n1,2\n   \n3,4\n \t\n  ",
+    "beside quotes": 'a,b\n"1",2\n\n"3","4"\n\n',
+    "after a mark of bytes": "\ufeffa,b\n1,2\n\n3,4\n",
+    "of one column": "a\n1\n\n3\n  \n\n",
+}
+
+
+@pytest.mark.parametrize("kind", BLANK)
+def test_blank_lines_are_no_rows(library, kind, tmp_path):
+    (tmp_path / "a.csv").write_bytes(BLANK[kind].encode())
+    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    assert system.values.tolist() == ([[1, 3]] if "one column" in kind else [[1, 3], [2, 4]])
+
+
+def test_blank_lines_are_no_rows_beside_time_stamps(library, tmp_path):
+    (tmp_path / "a.csv").write_text(CSV + "\n\n", "utf-8")
+    assert len(read_panel(read_table(tmp_path / "a.csv")).systems[0].times) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "a,b\n1,2\n,\n\n3,4\n"),
+        ("a.csv", "a;b\n1;2\n;\n\n3;4\n"),
+        ("a.tsv", "a\tb\n1\t2\n\t\n\n3\t4\n"),
+    ],
+)
+def test_a_line_of_separators_is_a_row_of_missing_values(library, name, text, tmp_path):
+    (tmp_path / name).write_text(text)
+    (system,) = read_panel(read_table(tmp_path / name)).systems
+    assert np.array_equal(system.values, [[1, np.nan, 3], [2, np.nan, 4]], equal_nan=True)
+
+
+def test_a_blank_line_within_quotes_is_part_of_a_text(library, tmp_path):
+    (tmp_path / "a.csv").write_text('who,x\n"p\n\nq",1\n\n"r",2\n')
+    panel = read_panel(read_table(tmp_path / "a.csv"), group="who")
+    assert [one.name for one in panel.systems] == ["p\n\nq", "r"]
+
+
+def test_spaces_around_numbers_are_no_text(library, tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "date, a, b ,on,who\n2024-01-01, 1, 2.5 , true, x\n2024-01-02, -3, NA , False, x\n"
+    )
+    (system,) = read_panel(read_table(tmp_path / "a.csv"), group="who").systems
+    assert np.array_equal(system.values, [[1, -3], [2.5, np.nan], [1, 0]], equal_nan=True)
+    assert system.name == " x"
+
+
+@pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"], indirect=True)
+def test_spaces_around_nanoseconds_do_not_round_them(library, tmp_path):
+    (tmp_path / "a.csv").write_text("x, time\n1, 1700000000000000001\n2, 1700000000000000002\n")
+    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    assert system.times.tolist() == [1700000000000000001, 1700000000000000002]
+
+
+NAMELESS = {
+    "rows left": (pd.Index([0, 1, 3]), "none"),
+    "rows twice": (pd.Index([0, 1, 0]), "none"),
+    "halves": (pd.Index([0.5, 1.5, 7.0]), "none"),
+    "a plain range": (pd.RangeIndex(3), "none"),
+    "time stamps": (pd.date_range("2024", periods=3), "datetime"),
+    "zoned": (pd.date_range("2024", periods=3, tz="Europe/Paris"), "datetime"),
+    "durations": (pd.timedelta_range("0s", periods=3, freq="s"), "duration"),
+    "dates as text": (pd.Index(["2024-01-01", "2024-01-02", "2024-01-03"]), "text"),
+}
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_an_index_without_a_name_in_parquet_is_time_or_nothing(library, kind, tmp_path):
+    index, time = NAMELESS[kind]
+    pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=index).to_parquet(tmp_path / "a.parquet")
+    panel = read_panel(read_table(tmp_path / "a.parquet"))
+    assert panel.variables == ("x",)
+    assert panel.systems[0].values.tolist() == [[1, 2, 4]]
+    assert panel.form.time.kind == time
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
+def test_a_level_of_an_index_in_parquet_can_still_tell_systems_apart(library, tmp_path):
+    days = pd.date_range("2024", periods=2)
+    for number, names in enumerate(([None, None], [None, "date"], ["id", None])):
+        index = pd.MultiIndex.from_product([[7, 8], days], names=names)
+        path = tmp_path / f"{number}.parquet"
+        pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0]}, index=index).to_parquet(path)
+        panel = read_panel(read_table(path), group=names[0] or files.NAMELESS_INDEX)
+        assert [one.name for one in panel.systems] == [7, 8]
+        assert panel.variables == ("x",)
 
 
 @pytest.mark.parametrize(

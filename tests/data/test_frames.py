@@ -5,9 +5,11 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from orderless.data import read_panel
+from orderless.data import read_cases, read_panel
+from orderless.errors import DataError
 
 INDICES = {
     "time stamps": pd.date_range("2024-01-01", periods=4, freq="h"),
@@ -63,3 +65,83 @@ def test_series_are_frames_of_one_column():
 def test_narwhals_frames_are_frames():
     frame = nw.from_native(pl.DataFrame({"x": [1.0, 2.0]}))
     assert read_panel(frame).variables == ("x",)
+
+
+@pytest.mark.parametrize("dtype", [float, np.float32, int, np.uint8, bool, object])
+def test_masked_entries_of_a_dict_are_missing(dtype):
+    values = np.array([1, 0, 1, 1], dtype)
+    masked = np.ma.array(values, mask=[False, True, False, True])
+    (system,) = read_panel({"x": masked, "y": np.ma.array(values)}).systems
+    assert system.observed.tolist() == [[True, False, True, False], [True] * 4]
+    assert np.array_equal(system.values[0], [1, np.nan, 1, np.nan], equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        np.arange(3).astype("M8[D]"),
+        np.arange(3).astype("m8[s]"),
+        np.arange(3),
+        np.array(["2024-01-01", "2024-01-02", "2024-01-03"]),
+    ],
+    ids=["time stamps", "durations", "numbers", "text"],
+)
+def test_a_masked_time_stamp_is_missing(times):
+    columns = {"time": np.ma.array(times, mask=[False, True, False]), "x": [1.0, 2.0, 3.0]}
+    with pytest.raises(DataError, match=r"time stamp in row 1 .* is missing"):
+        read_panel(columns)
+    (system,) = read_panel({**columns, "time": np.ma.array(times)}).systems
+    assert len(system.times) == 3
+
+
+def categories(library, values, ordered=False):
+    if library == "arrow":
+        return pa.chunked_array([pa.array(values).dictionary_encode()])
+    return pd.Categorical(values, ordered=ordered)
+
+
+def frame_of(library, columns):
+    return pa.table(columns) if library == "arrow" else pd.DataFrame(columns)
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow"])
+@pytest.mark.parametrize(
+    "values", [[1, 2, 1], [0.5, 2.5, 0.5], [True, False, True], [3, None, 3], [True, None, True]]
+)
+def test_categories_that_are_numbers_are_numbers(library, values):
+    frame = frame_of(library, {"a": [1.0, 2.0, 3.0], "k": categories(library, values)})
+    panel = read_panel(frame)
+    assert panel.variables == ("a", "k")
+    expected = [np.nan if one is None else float(one) for one in values]
+    assert np.array_equal(panel.systems[0].values[1], expected, equal_nan=True)
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow"])
+def test_categories_that_are_numbers_name_systems_and_variables(library):
+    ids, days = categories(library, [7, 7, 9, 9]), pd.to_datetime(["2024-01-01", "2024-01-02"] * 2)
+    frame = frame_of(library, {"ds": days, "unique_id": ids, "y": [1.0, 2.0, 3.0, 4.0]})
+    for read in (read_panel, read_cases):
+        panel = read(frame, group="unique_id")
+        assert [one.name for one in panel.systems] == [7, 9]
+        assert panel.variables == ("y",)
+    assert read_panel(frame).variables == ("7", "9")
+
+
+def test_ordered_categories_and_those_of_other_types_are_what_they_are():
+    columns = {"x": [1.0, 2.0], "k": categories("pandas", [1, 2], ordered=True)}
+    assert read_panel(pd.DataFrame(columns)).systems[0].values.tolist() == [[1, 2], [1, 2]]
+    for days in (pd.date_range("2024", periods=2), pd.date_range("2024", periods=2, tz="UTC")):
+        columns["k"] = categories("pandas", days)
+        assert read_panel(pd.DataFrame(columns)).form.time.kind == "datetime"
+    for odd in (["a", 1], pd.interval_range(0, 2)):
+        columns["k"] = categories("pandas", odd)
+        with pytest.raises(DataError, match="column 'k' holds"):
+            read_panel(pd.DataFrame(columns))
+
+
+def test_categories_of_text_stay_text():
+    for ids in (pd.Categorical(["p", "q"]), pd.Categorical(["p", "q"], ordered=True)):
+        frame = pd.DataFrame({"x": [1.0, 2.0], "id": ids})
+        panel = read_panel(frame, group="id")
+        assert [one.name for one in panel.systems] == ["p", "q"]
+        assert panel.form.dtypes["id"] == nw.from_native(frame)["id"].dtype

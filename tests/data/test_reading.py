@@ -428,7 +428,17 @@ def test_labels_come_in_any_form(labels):
     assert read_labels(labels, 2).shape == (2,)
 
 
-@pytest.mark.parametrize("labels", [["a"], [["a"], ["b"]], ["a", None], [1.0, np.nan]])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a"],
+        [["a"], ["b"]],
+        ["a", None],
+        [1.0, np.nan],
+        np.ma.array(["a", "b"], mask=[False, True]),
+        np.ma.array([1, 2], mask=[True, False]),
+    ],
+)
 def test_labels_that_do_not_fit_are_refused(labels):
     with pytest.raises(DataError, match="label"):
         read_labels(labels, 2)

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -20,12 +20,15 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
 # What stands for a missing value in a CSV file, whichever library reads it.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+# What pandas calls the one level of an index without a name in parquet. It comes last.
+NAMELESS_INDEX = "__index_level_0__"
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -33,9 +36,10 @@ def read_table(path: str | PathLike[str]) -> Any:
     """A frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
 
     CSV is UTF-8 with a header; commas, semicolons, tabs and bars are told apart by the header. A
-    first column without a name is dropped where it only counts the rows, and called "time"
+    first column without a name is dropped where it only numbers the rows, and called "time"
     otherwise; another one is dropped where it holds nothing, as after a comma at the end of lines.
-    Without a frame library a CSV file becomes a dict from column name to array.
+    Blank lines are skipped. Without a frame library a CSV file becomes a dict from column name to
+    array. In parquet, a pandas index of numbers without a name is no variable and is dropped.
     """
     path = Path(path)
     if not path.is_file():
@@ -53,9 +57,12 @@ def read_table(path: str | PathLike[str]) -> Any:
     except csv.Error as error:
         raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     installed = next((name for name in CSV_READERS if find_spec(name)), None)
-    reader = CSV_READERS[installed] if installed else read_csv_plainly
     try:
-        table = _rename(reader(path, names, separator), names)
+        if installed:
+            source = _without_blank_lines(path, separator)
+            table = _rename(CSV_READERS[installed](source, separator), names)
+        else:
+            table = read_csv_plainly(path, names, separator)
     except DataError:
         raise
     except Exception as error:
@@ -66,7 +73,7 @@ def read_table(path: str | PathLike[str]) -> Any:
             f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
             "or bars."
         ) from error
-    return _name_first_column(_drop_nameless(table))
+    return _name_first_column(_drop_nameless(_read_spaced(table)))
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
@@ -170,7 +177,7 @@ def read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, 
     rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=separator)
     next(rows)
     for number, row in enumerate(rows, 2):
-        if not row:
+        if not row or (len(row) == 1 and row[0].isspace()):
             continue
         if len(row) != len(names):
             raise _wrong_row(path, number, len(row), len(names))
@@ -179,30 +186,30 @@ def read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, 
     return {name: _plain_column(column) for name, column in zip(names, columns, strict=True)}
 
 
-def _read_csv_polars(path: Path, names: list[str], separator: str) -> Any:
+def _read_csv_polars(source: Path | io.BytesIO, separator: str) -> Any:
     return importlib.import_module("polars").read_csv(
-        path, separator=separator, infer_schema_length=None, null_values=list(MISSING)
+        source, separator=separator, infer_schema_length=None, null_values=list(MISSING)
     )
 
 
-def _read_csv_pandas(path: Path, names: list[str], separator: str) -> Any:
+def _read_csv_pandas(source: Path | io.BytesIO, separator: str) -> Any:
     pandas = importlib.import_module("pandas")
     with warnings.catch_warnings():
         # A row that is too long would only be cut, with a warning.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
-        return pandas.read_csv(path, sep=separator, encoding="utf-8-sig", index_col=False)
+        return pandas.read_csv(source, sep=separator, encoding="utf-8-sig", index_col=False)
 
 
-def _read_csv_pyarrow(path: Path, names: list[str], separator: str) -> Any:
+def _read_csv_pyarrow(source: Path | io.BytesIO, separator: str) -> Any:
     arrow = importlib.import_module("pyarrow.csv")
     return arrow.read_csv(
-        path,
+        source,
         parse_options=arrow.ParseOptions(delimiter=separator),
         convert_options=arrow.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
     )
 
 
-CSV_READERS: dict[str, Callable[[Path, list[str], str], Any]] = {
+CSV_READERS: dict[str, Callable[[Path | io.BytesIO, str], Any]] = {
     "polars": _read_csv_polars,
     "pandas": _read_csv_pandas,
     "pyarrow": _read_csv_pyarrow,
@@ -212,12 +219,24 @@ CSV_READERS: dict[str, Callable[[Path, list[str], str], Any]] = {
 def _read_parquet(path: Path) -> Any:
     try:
         if find_spec("polars"):
-            return importlib.import_module("polars").read_parquet(path)
+            return _drop_index(importlib.import_module("polars").read_parquet(path))
         if find_spec("pyarrow"):
-            return importlib.import_module("pyarrow.parquet").read_table(path)
+            return _drop_index(importlib.import_module("pyarrow.parquet").read_table(path))
     except Exception as error:
         raise DataError(f"{path.name} cannot be read as parquet: {error}") from error
     raise DataError(f"Reading {path.name} needs polars or pyarrow. Install one, or convert to CSV.")
+
+
+def _drop_index(table: Any) -> Any:
+    """Without row numbers that pandas saved as its index; an index of time stamps stays.
+
+    Nor are they time: rows that were filtered or shuffled have such numbers. An index of several
+    levels stays too, since a level may be needed as group=.
+    """
+    frame = nw.from_native(table, eager_only=True)
+    if frame.columns[-1:] != [NAMELESS_INDEX] or not frame.schema[NAMELESS_INDEX].is_numeric():
+        return table
+    return frame.drop(NAMELESS_INDEX).to_native()
 
 
 def _text(path: Path) -> str:
@@ -276,6 +295,21 @@ def _check_rows(path: Path, columns: int, separator: str) -> None:
             raise _wrong_row(path, number, entries, columns)
 
 
+def _without_blank_lines(path: Path, separator: str) -> Path | io.BytesIO:
+    """The file as it is, or a copy without blank lines, of which polars would make rows."""
+    with path.open("rb") as file:
+        if not any(map(bytes.isspace, file)):
+            return path
+        file.seek(0)
+        kept, quoted, mark = [], False, separator.encode()
+        for line in file:
+            # Tabs may be a row of missing values, and a blank line within quotes part of a text.
+            if quoted or mark in line or not line.isspace():
+                kept.append(line)
+                quoted ^= line.count(b'"') % 2 == 1
+    return io.BytesIO(b"".join(kept))
+
+
 def _wrong_row(path: Path, number: int, entries: int, columns: int) -> DataError:
     return DataError(
         f"Row {number} of {path.name} has {entries} entries; the header has {columns}."
@@ -284,10 +318,30 @@ def _wrong_row(path: Path, number: int, entries: int, columns: int) -> DataError
 
 def _rename(table: Any, names: list[str]) -> Any:
     """The names of the header as they are written: libraries change empty and quoted ones."""
+    frame = nw.from_native(table, eager_only=True)
+    return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
+
+
+def _read_spaced(table: Any) -> Any:
+    """Numbers also where spaces stand around them, which some libraries take for text."""
     if isinstance(table, dict):
         return table
     frame = nw.from_native(table, eager_only=True)
-    return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
+    for name, dtype in frame.schema.items():
+        if dtype != nw.String:
+            continue
+        entries = ["" if is_missing(one) else one for one in frame[name].to_list()]
+        if all(one == one.strip() for one in entries):
+            continue
+        try:
+            # Not as floating-point numbers, which are too coarse for nanoseconds since 1970.
+            column = np.array([int(one) for one in entries], np.int64)
+        except (ValueError, OverflowError):
+            column = _plain_column(entries)
+        if column.dtype != object:
+            series = nw.new_series(name, column, backend=frame.implementation)
+            frame = frame.with_columns(series)
+    return frame.to_native()
 
 
 def _drop_nameless(table: Any) -> Any:
@@ -302,27 +356,30 @@ def _drop_nameless(table: Any) -> Any:
 
 
 def _name_first_column(table: Any) -> Any:
-    """What a saved index becomes: nothing where it counts the rows, else the time column."""
+    """What a saved index becomes: nothing where it numbers the rows, else the time column."""
     if isinstance(table, dict):
         first = next(iter(table))
         if first:
             return table
         rest = {name: values for name, values in table.items() if name != first}
-        counts = _counts_rows(table[first])
-        return rest if counts or "time" in rest else {"time": table[first], **rest}
+        numbers = _numbers_rows(table[first], rest)
+        return rest if numbers or "time" in rest else {"time": table[first], **rest}
     frame = nw.from_native(table, eager_only=True)
     first = frame.columns[0]
     if first:
         return table
-    if _counts_rows(frame[first].to_numpy()) or "time" in frame.columns:
+    if _numbers_rows(frame[first].to_numpy(), frame.columns) or "time" in frame.columns:
         return frame.drop(first).to_native()
     return frame.rename({first: "time"}).to_native()
 
 
-def _counts_rows(values: np.ndarray) -> bool:
+def _numbers_rows(values: np.ndarray, names: Iterable[str]) -> bool:
+    """Whether a saved index counts the rows, or did before some were dropped: time is elsewhere."""
     if values.dtype.kind not in "iuf" or not len(values):
         return False
-    return np.array_equal(values, np.arange(len(values)) + values[0])
+    return any(map(is_time_name, names)) or np.array_equal(
+        values, np.arange(len(values)) + values[0]
+    )
 
 
 def _plain_column(entries: list[str]) -> np.ndarray:

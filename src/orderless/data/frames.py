@@ -106,7 +106,7 @@ def open_table(data: Any) -> Table | None:
 
 def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column:
     """A column from a NumPy array or anything that becomes one."""
-    array = np.ma.filled(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
+    array = unmask(values) if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
     where = f"column {label!r}"
     if array.ndim != 1:
         raise DataError(
@@ -122,6 +122,19 @@ def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column
     if array.dtype.kind != "O":
         return Column(label, "other", array, dtype=dtype)
     return _from_objects(label, array, dtype)
+
+
+def unmask(values: np.ma.MaskedArray) -> np.ndarray:
+    """A plain array in which masked entries are missing: NaN, NaT or None."""
+    array, mask = values.data, np.ma.getmaskarray(values)
+    # Records have a mask of records, and nothing reads them anyway.
+    if mask.dtype != bool or not mask.any():
+        return array
+    if array.dtype.kind in "biuf":
+        return np.where(mask, np.nan, array)
+    if array.dtype.kind in "mM":
+        return np.where(mask, np.array("NaT", array.dtype), array)
+    return np.where(mask, np.array(None), array.astype(object))
 
 
 def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
@@ -245,16 +258,39 @@ def _from_series(series: nw.Series) -> Column:
         return replace(column, time=replace(column.time, kind="date"))
     if isinstance(dtype, nw.Duration):
         return column_from_array(label, series.to_numpy(), dtype)
-    if dtype in (nw.String, nw.Categorical, nw.Object) or isinstance(dtype, nw.Enum):
+    categorical = dtype == nw.Categorical or isinstance(dtype, nw.Enum)
+    plain = _without_categories(series) if categorical else None
+    if plain is not None:
+        return _from_series(plain)
+    if categorical or dtype in (nw.String, nw.Object):
         values = np.empty(len(series), object)
         values[:] = series.to_list()
-        if dtype != nw.Object and len(values) and not series.null_count():
+        if dtype == nw.String and len(values) and not series.null_count():
             return _from_text(label, values, dtype)
         return _from_objects(label, values, dtype)
     if series.null_count() == len(series):
         # Arrow and polars have a type for columns in which nothing ever was.
         return Column(label, "number", np.full(len(series), np.nan))
     return Column(label, "other", np.empty(len(series), object), dtype=dtype)
+
+
+def _without_categories(series: nw.Series) -> nw.Series | None:
+    """The values themselves where categories are no text, as of ids; None where they are text."""
+    native: Any = series.to_native()
+    categories = getattr(getattr(native, "dtype", None), "categories", None)
+    if series.implementation.is_pandas_like() and categories is not None:
+        if all(isinstance(one, str) for one in categories):
+            return None
+        # Integers have no missing value.
+        gaps = categories.dtype.kind in "biu" and series.null_count()
+        native = native.astype("float64" if gaps else categories.dtype)
+    elif series.implementation.is_pyarrow():
+        if "string" in str(native.type.value_type):
+            return None
+        native = native.cast(native.type.value_type)
+    else:
+        return None
+    return nw.from_native(native, series_only=True).alias(series.name)
 
 
 def _from_text(label: Hashable, texts: np.ndarray, dtype: Any) -> Column:

@@ -24,7 +24,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from orderless.data.frames import Column, Table, open_table
+from orderless.data.frames import Column, Table, open_table, unmask
 from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
@@ -139,6 +139,8 @@ def read_cases(
 
 def read_labels(labels: Any, cases: int) -> np.ndarray:
     """Class labels as a 1-D array without missing values, one for each of the `cases`."""
+    if isinstance(labels, np.ma.MaskedArray):
+        labels = unmask(labels)
     opened = nw.from_native(labels, pass_through=True, series_only=True)
     array = np.asarray(opened.to_numpy() if isinstance(opened, nw.Series) else labels)
     if array.ndim != 1 or len(array) != cases:
