@@ -1,7 +1,13 @@
 import numpy as np
 
 from orderless.data import read_panel
-from orderless.estimators.preparation import learn_scales, prepare, share_scale, stack
+from orderless.estimators.preparation import (
+    FARTHEST,
+    learn_scales,
+    prepare,
+    share_scale,
+    stack,
+)
 
 VALUES = np.random.default_rng(0).standard_normal((50, 3)) * [1.0, 10.0, 100.0] + 5.0
 
@@ -25,11 +31,14 @@ def test_known_variables_keep_the_scale_of_fit_and_unknown_ones_bring_their_own(
     np.testing.assert_allclose(one.scaler.scale[1, 0], VALUES[:, 2].std())
 
 
-def test_a_variable_in_other_units_is_scaled_like_an_unknown_one():
+def test_what_a_sensor_does_now_never_changes_the_scale_of_fit():
     scales = {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
-    one = prepare(system(VALUES * [1.0, 1e30, 1.0]), scales)
-    assert one.scaler.scale[1, 0] == 1.0
-    np.testing.assert_allclose(one.values[0].std(), 1.0)
+    broken = VALUES.copy()
+    broken[5:, 1] = 1e30
+    plain, one = prepare(system(VALUES), scales), prepare(system(broken), scales)
+    np.testing.assert_array_equal(one.scaler.scale, plain.scaler.scale)
+    np.testing.assert_array_equal(one.values[:, :5], plain.values[:, :5])
+    assert (one.values[0, 5:] == FARTHEST).all()
 
 
 def test_nothing_after_the_end_has_an_influence():

@@ -20,8 +20,8 @@ Scales = Mapping[str, tuple[float, float]]
 
 
 FARTHEST = 1e8
-"""Spreads from the mean at which a variable is no longer the one that `fit` saw: other units, or
-a fault. It is then scaled by the history at hand, like an unknown one."""
+"""Spreads from the mean beyond which all values are the same to a network: a fault, or other units.
+Squares of larger ones would soon leave float32, and a scale that followed them would hide them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def prepare(
     scaler = _scaler(names, values, observed, scales)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
-    return Prepared(names, scaler.apply(values), observed, scaler, restore)
+    scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
+    return Prepared(names, scaled, observed, scaler, restore)
 
 
 def stack(systems: Sequence[Prepared], context: int) -> tuple[Tensor, Tensor, bool]:
@@ -119,8 +120,7 @@ def _scaler(
         return Scaler(np.full((len(names), 1), mean), np.full((len(names), 1), scale))
     pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
     mean, scale = pairs[:, 0], pairs[:, 1]
-    largest = np.where(observed, np.abs(values), 0.0).max(-1, keepdims=True, initial=0.0)
-    known = np.abs(largest) < FARTHEST * scale + np.abs(mean)
+    known = np.isfinite(scale)
     if known.all():
         return Scaler(mean, scale)
     fresh = fit_scaler(values, observed)
