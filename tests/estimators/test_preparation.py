@@ -31,14 +31,30 @@ def test_known_variables_keep_the_scale_of_fit_and_unknown_ones_bring_their_own(
     np.testing.assert_allclose(one.scaler.scale[1, 0], VALUES[:, 2].std())
 
 
-def test_what_a_sensor_does_now_never_changes_the_scale_of_fit():
-    scales = {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
+UNIT = {"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (0.0, 1.0)}
+
+
+def test_a_fault_does_not_change_the_scale_of_fit():
     broken = VALUES.copy()
     broken[5:, 1] = 1e30
-    plain, one = prepare(system(VALUES), scales), prepare(system(broken), scales)
+    plain, one = prepare(system(VALUES), UNIT), prepare(system(broken), UNIT)
     np.testing.assert_array_equal(one.scaler.scale, plain.scaler.scale)
     np.testing.assert_array_equal(one.values[:, :5], plain.values[:, :5])
     assert (one.values[0, 5:] == FARTHEST).all()
+
+
+def test_a_few_values_of_a_look_back_or_before_it_do_not_change_the_scale_of_fit():
+    broken = VALUES.copy()
+    broken[[5, 48], 1] = 1e30
+    plain, one = (prepare(system(v), UNIT, last=10) for v in (VALUES, broken))
+    np.testing.assert_array_equal(one.scaler.scale, plain.scaler.scale)
+    np.testing.assert_array_equal(one.values != plain.values, one.values == FARTHEST)
+
+
+def test_a_look_back_in_other_units_is_scaled_like_that_of_an_unknown_variable():
+    one = prepare(system(VALUES * [1.0, 1e30, 1.0]), UNIT, last=50)
+    assert one.scaler.scale[1, 0] == 1.0
+    np.testing.assert_allclose(one.values[0].std(), 1.0)
 
 
 def test_nothing_after_the_end_has_an_influence():

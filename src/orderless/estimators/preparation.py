@@ -20,8 +20,8 @@ Scales = Mapping[str, tuple[float, float]]
 
 
 FARTHEST = 1e8
-"""Spreads from the mean beyond which all values are the same to a network: a fault, or other units.
-Squares of larger ones would soon leave float32, and a scale that followed them would hide them."""
+"""Spreads from the mean beyond which all values are the same to a network: squares of larger ones
+would soon leave float32."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,15 @@ def prepare(
 ) -> Prepared:
     """The first `end` time steps of a system, and of them the last `last`, ready for a network.
 
-    Nothing after `end` has any influence, on the scales neither.
+    Nothing after `end` has any influence, on the scales neither. A variable that `fit` saw keeps
+    its scale, so that a fault stands out, and an old one does no harm. Only where most of a
+    look-back, the last `last` steps, is beyond all measure is it scaled like an unknown one: in
+    other units it can still be forecast.
     """
     order, restore = canonical_order(system.variables)
     names = tuple(system.variables[i] for i in order)
     values, observed = system.values[order, :end], system.observed[order, :end]
-    scaler = _scaler(names, values, observed, scales)
+    scaler = _scaler(names, values, observed, scales, last)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
     scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
@@ -113,7 +116,11 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
 
 
 def _scaler(
-    names: Sequence[str], values: np.ndarray, observed: np.ndarray, scales: Scales
+    names: Sequence[str],
+    values: np.ndarray,
+    observed: np.ndarray,
+    scales: Scales,
+    last: int | None,
 ) -> Scaler:
     if scales.keys() == {""}:
         mean, scale = scales[""]
@@ -121,6 +128,10 @@ def _scaler(
     pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
     mean, scale = pairs[:, 0], pairs[:, 1]
     known = np.isfinite(scale)
+    if last is not None:
+        seen = observed[:, -last:]
+        beyond = seen & (np.abs(values[:, -last:] - mean) > FARTHEST * scale)
+        known &= 2 * beyond.sum(-1, keepdims=True) <= seen.sum(-1, keepdims=True)
     if known.all():
         return Scaler(mean, scale)
     fresh = fit_scaler(values, observed)
