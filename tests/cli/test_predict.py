@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import torch
 
 from orderless import load
 from orderless.cli import main
@@ -78,3 +79,16 @@ def test_a_picture_is_drawn_even_if_nobody_reads_the_table(
     with pytest.raises(BrokenPipeError):
         parsed.run(parsed)
     assert picture.exists()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("verb", ["predict", "certify", "verify"])
+def test_a_model_of_a_gpu_is_opened_where_there_is_none(
+    verb, files, forecaster, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    load(forecaster).set_params(device="cuda").save(tmp_path)
+    data = [str(files / "plant.csv")] if verb == "predict" else []
+    assert main([verb, str(tmp_path), *data]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"{tmp_path} was saved with device='cuda', which this machine does not")

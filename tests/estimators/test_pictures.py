@@ -1,3 +1,5 @@
+import copy
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,15 @@ def test_the_picture_holds_the_forecast_and_its_intervals(forecaster, data, draw
         np.testing.assert_array_equal(ahead.point, expected[""][:, column])
         np.testing.assert_array_equal(ahead.intervals[80][0], expected["lo-80"][:, column])
         np.testing.assert_array_equal(outlook.history, data[-48:, column])
+
+
+def test_a_horizon_that_waits_for_the_next_fit_is_not_drawn(forecaster, data, drawn):
+    changed = copy.copy(forecaster).set_params(horizon=9)
+    draw_forecast(changed, read_panel(data), "f.png", level=[80])
+    draw_backtest(changed, read_panel(data), "b.png", windows=3, level=[80])
+    for outlooks, more in drawn:
+        assert {len(ahead.times) for outlook in outlooks for ahead in outlook.ahead} == {6}
+        assert more["title"].startswith("6 steps ahead")
 
 
 def test_the_picture_of_a_backtest_holds_every_window_and_the_errors(forecaster, data, drawn):

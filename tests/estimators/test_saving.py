@@ -1,12 +1,14 @@
+import copy
 import hashlib
 import json
 
 import numpy as np
 import pytest
+import torch
 
 from orderless import Classifier, Detector, Forecaster, load
 from orderless.data.simulate import motions, plant
-from orderless.errors import ModelFileError, SettingError
+from orderless.errors import DtypeError, ModelFileError, SettingError
 from orderless.estimators.saving import CARD, CONFIG, WEIGHTS
 
 VALUES, _ = plant(0, sensors=3, steps=120)
@@ -31,6 +33,14 @@ def fitted() -> dict:
 FITTED = fitted()
 
 
+def seal(config, folder):
+    """Write a config with the checksum it should have."""
+    config.pop("sha256")
+    text = json.dumps(config, sort_keys=True)
+    config["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    (folder / CONFIG).write_text(json.dumps(config))
+
+
 @pytest.fixture
 def folder(tmp_path):
     FITTED["forecaster"][0].save(tmp_path / "model")
@@ -47,6 +57,72 @@ def test_what_was_saved_predicts_the_same_to_the_bit(kind, tmp_path):
     np.testing.assert_array_equal(getattr(loaded, verb)(data), getattr(model, verb)(data))
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again" / WEIGHTS).read_bytes() == (tmp_path / WEIGHTS).read_bytes()
+
+
+CHANGES = {
+    "forecaster": [{"horizon": 12}, {"context": 6}, {"loss": "quantile"}],
+    "classifier": [{"identify": "name"}],
+    "named": [{"identify": None}],
+    "detector": [{"context": 6}, {"contamination": 0.5}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"), [(kind, change) for kind in CHANGES for change in CHANGES[kind]]
+)
+def test_what_was_set_after_the_fit_waits_for_the_next_when_saved_too(kind, change, tmp_path):
+    model, verb, data = FITTED[kind]
+    changed = copy.copy(model).set_params(**change)
+    changed.save(tmp_path)
+    loaded = load(tmp_path)
+    assert loaded.get_params() == changed.get_params()
+    np.testing.assert_array_equal(getattr(loaded, verb)(data), getattr(model, verb)(data))
+
+
+def test_intervals_of_trained_quantiles_are_kept_when_the_loss_is_changed(tmp_path):
+    model = Forecaster(4, 12, loss="quantile", network=SMALL, epochs=0, verbose=False).fit(VALUES)
+    expected = model.predict(VALUES, level=80)
+    model.set_params(loss="l1", horizon=9).save(tmp_path)
+    found = load(tmp_path).predict(VALUES, level=80)
+    for ending, values in expected.items():
+        np.testing.assert_array_equal(found[ending], values)
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_a_model_of_the_first_files_is_read(kind, tmp_path):
+    """They do not say what the network was built with: their parameters do."""
+    model, verb, data = FITTED[kind]
+    model.save(tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    for fact in ("horizon", "quantiles", "names"):
+        config["fitted"].pop(fact, None)
+    seal(config, tmp_path)
+    np.testing.assert_array_equal(getattr(load(tmp_path), verb)(data), getattr(model, verb)(data))
+
+
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.parametrize("device", ["cuda", "abacus"])
+def test_a_device_that_is_not_here_does_not_keep_a_model_shut(device, tmp_path, monkeypatch):
+    no_gpu(monkeypatch)
+    model = FITTED["forecaster"][0]
+    copy.copy(model).set_params(device=device).save(tmp_path)
+    with pytest.warns(UserWarning, match=f"device='{device}', which this machine does not have"):
+        loaded = load(tmp_path)
+    assert loaded.device == "auto"
+    np.testing.assert_array_equal(loaded.predict(VALUES), model.predict(VALUES))
+
+
+def test_the_device_that_is_asked_for_wins_over_the_saved_one(folder, tmp_path, monkeypatch):
+    no_gpu(monkeypatch)
+    copy.copy(FITTED["forecaster"][0]).set_params(device="cuda").save(tmp_path / "gpu")
+    assert load(tmp_path / "gpu", device="cpu").device == "cpu"
+    with pytest.raises(DtypeError, match="no CUDA device"):
+        load(folder, device="cuda")
+    with pytest.raises(SettingError, match="abacus"):
+        load(folder, device="abacus")
 
 
 def test_saving_over_a_model_replaces_it(folder):
@@ -106,11 +182,7 @@ def test_an_edited_config_is_found_out(folder, change):
     ],
 )
 def test_a_forged_config_with_a_good_checksum_is_refused_too(folder, change):
-    config = json.loads((folder / CONFIG).read_text()) | change
-    config.pop("sha256")
-    text = json.dumps(config, sort_keys=True)
-    config["sha256"] = hashlib.sha256(text.encode()).hexdigest()
-    (folder / CONFIG).write_text(json.dumps(config))
+    seal(json.loads((folder / CONFIG).read_text()) | change, folder)
     with pytest.raises(ModelFileError):
         load(folder)
 

@@ -36,6 +36,11 @@ def test_a_trained_forecaster_keeps_every_promise_on_new_variables(data):
     assert verify(model, names).holds
 
 
+def test_a_horizon_that_waits_for_the_next_fit_changes_no_promise(forecaster, data):
+    before = errors(forecaster, data)
+    assert errors(forecaster.set_params(horizon=90), data) == before
+
+
 def test_detector_and_classifier_keep_every_promise_without_data(data):
     detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
     assert verify(detector).holds

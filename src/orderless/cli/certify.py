@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.theory import certify
 
     if arguments.model is not None:
-        from orderless.estimators import load
+        from orderless.cli.models import open_model
 
-        estimator = load(arguments.model)
+        estimator = open_model(arguments.model)
         network, variables = estimator.network_, len(estimator.variables_in_)
     else:
         from orderless.nn import VI2DSSM

@@ -33,12 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the table; 0 when every promise is kept, 1 otherwise."""
+    from orderless.cli.models import open_model
     from orderless.cli.places import check_places, write_record
-    from orderless.estimators import load
     from orderless.estimators.verification import verify
 
     check_places(arguments)
-    model = load(arguments.model)
+    model = open_model(arguments.model)
     data, columns = _read(arguments, model)
     verification = verify(model, data, columns=columns)
     if arguments.json is not None:

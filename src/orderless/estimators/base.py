@@ -11,8 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +29,29 @@ from orderless.training import Epoch, Outcome, Task, train
 COLUMNS = ("time", "variable", "value", "group")
 NETWORK = "network/"
 """What the names of a network's weights begin with in a saved model, beside other tensors."""
+Given = ParamSpec("Given")
+Model = TypeVar("Model", bound="Estimator")
+
+
+def all_or_nothing(
+    fit: Callable[Concatenate[Model, Given], Model],
+) -> Callable[Concatenate[Model, Given], Model]:
+    """A `fit` that leaves the estimator as it was when it fails or is stopped.
+
+    Half of it would be worse than nothing: the network of one fit with the scales of another.
+    """
+
+    @wraps(fit)
+    def whole(self: Model, /, *args: Given.args, **kwargs: Given.kwargs) -> Model:
+        before = dict(vars(self))
+        try:
+            return fit(self, *args, **kwargs)
+        except BaseException:
+            # One assignment, so that a second Ctrl-C cannot stop it halfway.
+            self.__dict__ = before
+            raise
+
+    return whole
 
 
 class Estimator(ABC):
@@ -120,7 +144,10 @@ class Estimator(ABC):
 
     @abstractmethod
     def _build_network(self, config: NetworkConfig) -> Any:
-        """A network for the task, with weights drawn at random."""
+        """A network for the task, with weights drawn at random.
+
+        Parameters may have changed since `fit`: what is asked here is what `fit` has kept of them.
+        """
 
     def _draw_network(self, config: NetworkConfig) -> Any:
         """A network whose random weights follow from the seed alone."""
@@ -170,7 +197,7 @@ class Estimator(ABC):
         return facts, {NETWORK + name: tensor for name, tensor in weights.items()}
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take back what `_fitted_state` gave."""
+        """Take back what `_fitted_state` gave; the network lies on the CPU."""
         check_columns(facts["columns"])
         self.variables_in_, self.columns_ = tuple(facts["variables_in"]), facts["columns"]
         self.scales_ = {
@@ -181,7 +208,7 @@ class Estimator(ABC):
         network = self._build_network(NetworkConfig(**facts["network"]))
         weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
         network.load_state_dict(weights)
-        self.network_ = network.eval().requires_grad_(False).to(choose_device(self.device))
+        self.network_ = network.eval().requires_grad_(False)
 
 
 def draw_seed(random_state: Any) -> int:

@@ -1,6 +1,6 @@
 """`Classifier`: one class for a set of series, whatever their order and number."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from orderless.data import Panel, Series, read_cases, read_labels
 from orderless.errors import DataError, SettingError
 from orderless.estimators.base import (
     Estimator,
+    all_or_nothing,
     check_columns,
     check_count,
     check_share,
@@ -75,6 +76,7 @@ class Classifier(Estimator):
         self.precision = precision
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(
         self,
         X: Any,
@@ -101,6 +103,7 @@ class Classifier(Estimator):
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state)
         self.variables_in_ = panel.variables
+        self.names_ = self._find_names(panel.variables)
         lengths = [len(system.times) for system in panel.systems]
         self.scales_ = learn_scales(panel, lengths)
         if self.identify is None:
@@ -142,8 +145,11 @@ class Classifier(Estimator):
         return self._task(network, panel, codes, train_cases, validation)
 
     def _build_network(self, config: NetworkConfig) -> ClassificationNetwork:
-        names = sorted(self.variables_in_) if self.identify == "name" else ()
-        return ClassificationNetwork(config, len(self.classes_), names=names)
+        return ClassificationNetwork(config, len(self.classes_), names=self.names_)
+
+    def _find_names(self, variables: Sequence[str]) -> tuple[str, ...]:
+        """The variables that the network tells apart."""
+        return tuple(sorted(variables)) if self.identify == "name" else ()
 
     def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return _split(codes, self.validation_share, self.seed_)
@@ -202,12 +208,15 @@ class Classifier(Estimator):
             "classes": self.classes_.tolist(),
             "classes_dtype": "object" if kind.kind == "O" else kind.str,
             "length": self.length_,
+            "names": list(self.names_),
         }
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
         self.length_ = facts["length"]
+        # The first models were saved without names; their parameters are those of `fit`.
+        self.names_ = tuple(facts.get("names", self._find_names(facts["variables_in"])))
         super()._restore(facts, tensors)
 
     def __sklearn_tags__(self):

@@ -21,6 +21,7 @@ from orderless.data import (
 from orderless.errors import DataError
 from orderless.estimators.base import (
     Estimator,
+    all_or_nothing,
     check_count,
     check_share,
     draw_seed,
@@ -90,6 +91,7 @@ class Detector(Estimator):
         self.precision = precision
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(
         self,
         data: Any,

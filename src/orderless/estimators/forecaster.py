@@ -14,6 +14,7 @@ from orderless.errors import SettingError
 from orderless.estimators.backtest import Backtest, coverage, cut_future, find_origins, score
 from orderless.estimators.base import (
     Estimator,
+    all_or_nothing,
     check_count,
     check_share,
     choose_device,
@@ -73,8 +74,8 @@ class Forecaster(Estimator):
     - device: auto, cpu or cuda. precision: no, bf16 or fp16, for training.
     - verbose: whether `fit` says what it inferred and how it did.
 
-    **Fitted**: `variables_in_`, `context_`, `season_`, `network_`, `blend_`, `errors_` (held-out
-    MAE and MSE of the model and of the baselines), `history_`, `report_`, `seed_`.
+    **Fitted**: `variables_in_`, `horizon_`, `context_`, `season_`, `network_`, `blend_`, `errors_`
+    (held-out MAE and MSE of the model and of the baselines), `history_`, `report_`, `seed_`.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Forecaster(Estimator):
         self.precision = precision
         self.verbose = verbose
 
+    @all_or_nothing
     def fit(
         self,
         data: Any,
@@ -130,6 +132,7 @@ class Forecaster(Estimator):
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
         self.seed_ = draw_seed(self.random_state)
+        self.horizon_, self.quantiles_ = int(self.horizon), self._find_quantiles()
         windows = self._cut_windows(panel)
         self.context_ = windows.context
         self.variables_in_ = panel.variables
@@ -187,7 +190,7 @@ class Forecaster(Estimator):
         before the end. Give data that `fit` has not seen: what it has seen flatters it.
         """
         self._check_fitted()
-        horizon = self.network_.horizon
+        horizon = self.horizon_
         windows = check_count("windows", windows, 1)
         step = check_count("step", horizon if step is None else step, 1)
         endings = column_endings(level, None)
@@ -229,7 +232,10 @@ class Forecaster(Estimator):
 
     def _cut_windows(self, panel: Panel) -> ForecastingWindows:
         context = None if self.context is None else int(self.context)
-        return cut_forecasting_windows(panel, int(self.horizon), context, self.validation_share)
+        return cut_forecasting_windows(panel, self.horizon_, context, self.validation_share)
+
+    def _find_quantiles(self) -> tuple[float, ...]:
+        return QUANTILES if self.loss == QUANTILE_LOSS else ()
 
     def _find_season(self, systems: Sequence[Prepared], ends: Sequence[int]) -> int:
         if self.season is not None:
@@ -255,7 +261,7 @@ class Forecaster(Estimator):
                 windows.train,
                 windows.selection,
                 self.context_,
-                int(self.horizon),
+                self.horizon_,
                 center=center,
                 scale=config.scale,
             )
@@ -284,8 +290,7 @@ class Forecaster(Estimator):
         return task
 
     def _build_network(self, config: NetworkConfig) -> ForecastingNetwork:
-        quantiles = QUANTILES if self.loss == QUANTILE_LOSS else ()
-        return ForecastingNetwork(config, self.context_, int(self.horizon), quantiles=quantiles)
+        return ForecastingNetwork(config, self.context_, self.horizon_, quantiles=self.quantiles_)
 
     @torch.no_grad()
     def _choose_blend(self, task: ForecastingTask, outcome: Outcome) -> float:
@@ -325,9 +330,9 @@ class Forecaster(Estimator):
         outcome: Outcome,
     ) -> None:
         rivals = {
-            "naive": lambda b, m: naive(b.values, b.observed, self.horizon),
+            "naive": lambda b, m: naive(b.values, b.observed, self.horizon_),
             "seasonal naive": lambda b, m: seasonal_naive(
-                b.values, b.observed, self.horizon, self.season_
+                b.values, b.observed, self.horizon_, self.season_
             ),
             "ridge": _linear(ridges.own),
             "coupled ridge": _linear(ridges.coupled),
@@ -343,7 +348,7 @@ class Forecaster(Estimator):
             f"data      {describe_data(panel)}",
             f"windows   {len(windows.train):,} to train, {len(windows.selection):,} to select, "
             f"{len(windows.calibration):,} to calibrate; context {self.context_}, horizon "
-            f"{self.horizon}, season {self.season_}",
+            f"{self.horizon_}, season {self.season_}",
             f"network   {self.preset}, {describe_training(outcome, weights)}; "
             f"blend {self.blend_:g}; look-backs centred by their {self.network_.config.center}",
             f"errors    on {len(windows.calibration):,} {seen} windows, in units of each "
@@ -410,12 +415,16 @@ class Forecaster(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "season": self.season_, "blend": self.blend_}
+        facts |= {"horizon": self.horizon_, "quantiles": list(self.quantiles_)}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.season_ = facts["context"], facts["season"]
         self.blend_ = facts["blend"]
+        # The first models were saved without these two; their parameters are those of `fit`.
+        self.horizon_ = facts.get("horizon", self.horizon)
+        self.quantiles_ = tuple(facts.get("quantiles", self._find_quantiles()))
         self.error_table_ = ErrorTable(tensors["error_table"].numpy())
         super()._restore(facts, tensors)
 

@@ -63,7 +63,7 @@ def draw_forecast(
     forecast = model.predict(_as_arrays(panel), level=list(level))
     outlooks = []
     for number, system, row in _choose(panel, variables):
-        future = _future(system.times, system.frequency, model.horizon)
+        future = _future(system.times, system.frequency, model.horizon_)
         values = {ending: blocks[number][:, row] for ending, blocks in forecast.items()}
         outlooks.append(_outlook(panel, system, row, [_ahead(future, values, level)], model))
     draw_outlooks(outlooks, path, title=_title(model, panel, outlooks))
@@ -80,19 +80,19 @@ def draw_backtest(
     variables: Sequence[str] | None = None,
 ) -> None:
     """Forecasts from origins in the past over what came, and their errors beside naive ones."""
-    step = model.horizon if step is None else step
+    step = model.horizon_ if step is None else step
     result = model.backtest(_as_arrays(panel), windows, step=step, level=list(level))
     outlooks = []
     for number, system, row in _choose(panel, variables, MOST_PANELS - 1):
         length = len(system.times)
-        first = length - model.horizon - (windows - 1) * step
+        first = length - model.horizon_ - (windows - 1) * step
         ahead = []
         for window in range(windows):
             begin = first + window * step
             values = {
                 ending: blocks[number][window, :, row] for ending, blocks in result.forecast.items()
             }
-            ahead.append(_ahead(system.times[begin : begin + model.horizon], values, level))
+            ahead.append(_ahead(system.times[begin : begin + model.horizon_], values, level))
         span = windows * step
         outlooks.append(_outlook(panel, system, row, ahead, model, span=span))
     errors = {name: scores["mae"] for name, scores in result.scores.items()}
@@ -263,7 +263,7 @@ def _outlook(
     span: int = 0,
 ) -> Outlook:
     """A variable with as much history as the eye needs: four horizons, and at least 48 steps."""
-    shown = slice(-(max(4 * model.horizon, 48) + span), None)
+    shown = slice(-(max(4 * model.horizon_, 48) + span), None)
     name = system.variables[row]
     if len(panel.systems) > 1:
         name = f"{system.name}: {name}"
@@ -319,7 +319,7 @@ def _as_arrays(panel: Panel) -> Panel:
 def _title(model: "Forecaster", panel: Panel, outlooks: Sequence[Outlook]) -> str:
     total = sum(len(system.variables) for system in panel.systems)
     shown = f"{len(outlooks)} of {total} variables" if len(outlooks) < total else ""
-    return f"{model.horizon} steps ahead" + (f", {shown}" if shown else "")
+    return f"{model.horizon_} steps ahead" + (f", {shown}" if shown else "")
 
 
 def _on_axis(times: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ nothing in it is executed. The checksums find damage and edits; they are not a s
 import hashlib
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
 import orderless
-from orderless.errors import ModelFileError, SettingError
-from orderless.estimators.base import Estimator
+from orderless.errors import DtypeError, ModelFileError, SettingError
+from orderless.estimators.base import Estimator, choose_device
 from orderless.training.checkpoints import write_atomically
 
 FORMAT = "orderless-model"
@@ -67,12 +68,18 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def load(folder: str | Path) -> Any:
+def load(folder: str | Path, device: str | None = None) -> Any:
     """The estimator saved in a folder, ready to predict: the same predictions bit for bit.
+
+    It lives on `device` (auto, cpu or cuda); if None on the one it was saved with or, with a
+    warning, on `auto` where this machine does not have that. Another kind of device rounds
+    otherwise.
 
     Raises ModelFileError if the folder holds no model, or one that was cut short, changed, or
     written by a newer version.
     """
+    if device is not None:
+        choose_device(device)
     folder = Path(folder)
     config = _read_config(folder)
     weights = _read_bytes(folder, WEIGHTS)
@@ -93,7 +100,23 @@ def load(folder: str | Path) -> Any:
             f"{folder} passes its checksums but cannot be understood by orderless "
             f"{orderless.__version__} (it was saved by {config.get('orderless')}): {error!r}"
         ) from error
+    estimator.device = _find_device(folder, estimator.device) if device is None else device
+    estimator.network_.to(choose_device(estimator.device))
     return estimator
+
+
+def _find_device(folder: Path, device: str) -> str:
+    """The device a model was saved with, if there is one here."""
+    try:
+        choose_device(device)
+    except (DtypeError, SettingError):
+        warnings.warn(
+            f"{folder} was saved with device={device!r}, which this machine does not have. The "
+            "model is opened with device='auto'; `load` takes another as its argument `device`.",
+            stacklevel=3,
+        )
+        return "auto"
+    return device
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -167,5 +190,9 @@ def _card(config: dict[str, Any]) -> str:
     if report:
         lines += ["", "## How it was fitted", "", "```text", *report, "```"]
     lines += ["", "## Parameters", ""]
+    lines += [
+        "As they were when it was saved; what was changed after `fit` waits for the next.",
+        "",
+    ]
     lines += [f"- `{name}`: {value!r}" for name, value in config["parameters"].items()]
     return "\n".join(lines) + "\n"

@@ -260,7 +260,7 @@ def _saving(estimator: Estimator, panel: Panel) -> Check:
 def _hidden_future(estimator: Forecaster, panel: Panel, random: np.random.Generator) -> list[Check]:
     """Other numbers from the first origin of a backtest on must not change its forecast."""
     system = panel.systems[0]
-    origin = len(system.times) - 2 * estimator.horizon
+    origin = len(system.times) - 2 * estimator.horizon_
     if origin < 1:
         return []
     changed = system.values.copy()
@@ -424,7 +424,7 @@ def _last(system: System, steps: int) -> System:
 
 def _trim(panel: Panel, estimator: Estimator) -> Panel:
     """Few and short systems, given back as arrays: promises do not need more."""
-    horizon = estimator.horizon if isinstance(estimator, Forecaster) else 0
+    horizon = estimator.horizon_ if isinstance(estimator, Forecaster) else 0
     steps = max(MOST_STEPS, _context(estimator) + 3 * horizon)
     systems = tuple(_last(system, steps) for system in panel.systems[:MOST_SYSTEMS])
     return Panel(systems, Form("arrays"))
@@ -446,7 +446,7 @@ def _read(estimator: Any, data: Any, columns: Mapping[str, Hashable], seed: int)
 def _simulate(estimator: Any, seed: int) -> Panel:
     """A random walk for each variable of `fit`, on its own scale."""
     random = np.random.default_rng(seed)
-    steps = max(64, _context(estimator) + 3 * getattr(estimator, "horizon", 0))
+    steps = max(64, _context(estimator) + 3 * getattr(estimator, "horizon_", 0))
     walks = 0.3 * random.standard_normal((steps, len(estimator.variables_in_))).cumsum(0)
     for column, name in enumerate(estimator.variables_in_):
         mean, spread = estimator.scales_.get(name, estimator.scales_.get("", (0.0, 1.0)))

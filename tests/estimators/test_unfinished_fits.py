@@ -1,0 +1,88 @@
+"""A fit that fails or is stopped leaves the estimator as it was."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from orderless import Classifier, Detector, Forecaster
+from orderless.data.simulate import motions, plant
+from orderless.errors import NotFittedError, OrderlessError
+from orderless.estimators import base
+from orderless.training.loop import train
+
+VALUES, _ = plant(0, sensors=3, steps=120)
+OTHER = 50 + 9 * plant(1, sensors=2, steps=80)[0]
+CASES, LABELS, _ = motions(0, cases=9)
+COMMON = {"network": {"channels": 8, "states": 2}, "epochs": 0, "verbose": False}
+SERIES = ((VALUES,), (OTHER,))
+KINDS = {
+    "forecaster": (Forecaster(4, 12, **COMMON), "predict", *SERIES),
+    "classifier": (
+        Classifier(**COMMON),
+        "predict_proba",
+        (CASES, LABELS),
+        ([9 * case[:2] for case in CASES[:4]], ["left", "right", "up", "down"]),
+    ),
+    "detector": (Detector(12, **COMMON), "score", *SERIES),
+}
+
+
+@pytest.fixture(params=KINDS)
+def case(request):
+    model, verb, first, other = KINDS[request.param]
+    return clone(model), verb, first, other
+
+
+def stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+def test_a_first_fit_that_fails_leaves_nothing(case):
+    model, verb, first, _ = case
+    model.set_params(training={"batch_size": -1})
+    before = dict(vars(model))
+    with pytest.raises(OrderlessError):
+        model.fit(*first)
+    assert vars(model) == before
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(model, verb)(first[0])
+
+
+@pytest.mark.parametrize("step", ["_build_network", "_train", "_write_report"])
+def test_a_stopped_refit_leaves_the_earlier_fit(case, step, monkeypatch):
+    model, verb, first, other = case
+    expected = getattr(model.fit(*first), verb)(first[0])
+    before = dict(vars(model))
+    with monkeypatch.context() as patch:
+        patch.setattr(type(model), step, stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(*other)
+    assert list(vars(model)) == list(before)
+    assert all(vars(model)[name] is value for name, value in before.items())
+    np.testing.assert_array_equal(getattr(model, verb)(first[0]), expected)
+
+
+def test_a_refit_that_finishes_is_the_same_as_a_fresh_fit(case):
+    model, verb, first, other = case
+    fresh = clone(model).fit(*other)
+    again = model.fit(*first).fit(*other)
+    assert again is model
+    np.testing.assert_array_equal(getattr(again, verb)(other[0]), getattr(fresh, verb)(other[0]))
+
+
+def test_a_stopped_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    settings = COMMON | {"epochs": 2, "network": COMMON["network"] | {"skip": False}}
+    straight = Forecaster(4, 12, **settings).fit(VALUES)
+    model = Forecaster(4, 12, **settings)
+
+    def train_and_stop(*given, **more):
+        train(*given, **more)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "train", train_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(VALUES, checkpoint=tmp_path)
+    assert any(tmp_path.iterdir())
+    model.fit(VALUES, checkpoint=tmp_path)
+    np.testing.assert_array_equal(model.predict(VALUES), straight.predict(VALUES))
