@@ -38,6 +38,14 @@ def test_the_variable_at_fault_is_blamed(trained):
     assert trained.predict(broken)[100:110].all()
 
 
+@pytest.mark.parametrize("size", [1e3, 1e9, 1e30, 1e300])
+def test_the_largest_faults_ring_and_are_blamed(trained, size):
+    broken = TRAIN[:200].copy()
+    broken[100:, 3] = size
+    assert trained.predict(broken)[100:].all()
+    assert (trained.score(broken, per_variable=True)[100:].argmax(1) == 3).all()
+
+
 def test_about_the_asked_share_of_ordinary_moments_rings(trained):
     assert trained.predict(TRAIN).mean() < 0.1
     assert trained.predict(TRAIN).dtype == bool

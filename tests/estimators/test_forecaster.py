@@ -276,3 +276,17 @@ def test_a_part_without_a_single_reading_is_an_error_and_no_interval_of_no_width
 def test_a_parameter_changed_after_fit_waits_for_the_next_fit():
     model = quick().fit(VALUES[:, :2]).set_params(horizon=9)
     assert model.backtest(VALUES[:, :2], windows=2).forecast.shape == (2, 6, 2)
+
+
+def test_a_season_longer_than_the_look_back_is_not_forgotten():
+    values = np.tile(np.arange(24.0), 20)[:, None]
+    model = quick(context=12, season=24).fit(values)
+    assert model.errors_["seasonal naive"]["mae"] < 1e-6 < model.errors_["naive"]["mae"]
+    scores = model.backtest(values, windows=5).scores
+    assert scores["seasonal naive"]["mae"] < 1e-6 < scores["naive"]["mae"]
+
+
+def test_a_glitch_before_the_look_back_has_no_influence(trained):
+    glitch = FRAME.copy()
+    glitch.loc[5, NAMES[0]] = 1e12
+    pd.testing.assert_frame_equal(trained.predict(glitch), trained.predict(FRAME))

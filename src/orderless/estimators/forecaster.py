@@ -205,6 +205,9 @@ class Forecaster(Estimator):
             rivals[MODEL].append(np.stack([one.point for one in forecast]))
             widths.append(np.stack([one.width for one in forecast]))
             rivals["naive"].append(naive(values, observed, horizon).numpy())
+            if self.season_ > self.context_:  # which is no reason to forget the season
+                longer = [prepare(system, self.scales_, last=self.season_, end=at) for at in starts]
+                values, observed, _ = stack(longer, self.season_)
             repeated = seasonal_naive(values, observed, horizon, self.season_)
             rivals["seasonal naive"].append(repeated.numpy())
             for ending, block in self._in_units(pasts, forecast, endings).items():
@@ -340,7 +343,11 @@ class Forecaster(Estimator):
         }
         if len(panel.variables) == 1:
             del rivals["coupled ridge"]
-        errors = {name: task.errors(windows.calibration, run) for name, run in rivals.items()}
+        past = {"seasonal naive": max(self.context_, self.season_)}
+        errors = {
+            name: task.errors(windows.calibration, run, past.get(name))
+            for name, run in rivals.items()
+        }
         self.errors_ = {name: asdict(error) for name, error in errors.items()}
         weights = sum(p.numel() for p in self.network_.parameters())
         seen = "held-out" if windows.held_out else "TRAINING (too little data to hold any out)"

@@ -96,11 +96,17 @@ class ForecastingTask:
 
     @torch.no_grad()
     def errors(
-        self, windows: Tensor, forecast: Callable[[Batch, tuple[Tensor | None, ...]], Tensor]
+        self,
+        windows: Tensor,
+        forecast: Callable[[Batch, tuple[Tensor | None, ...]], Tensor],
+        context: int | None = None,
     ) -> Errors:
-        """Errors of any forecast on these windows, over every observed target."""
+        """Errors of any forecast on these windows, over every observed target.
+
+        context: how many steps it is given of the past; if None those that the network is given.
+        """
         absolute = squared = count = torch.zeros((), dtype=torch.float64)
-        for batch, masks in self.batches(windows):
+        for batch, masks in self.batches(windows, context):
             error = torch.where(batch.target_observed, forecast(batch, masks) - batch.targets, 0.0)
             absolute = absolute + error.abs().sum().double().cpu()
             squared = squared + error.square().sum().double().cpu()
@@ -108,7 +114,9 @@ class ForecastingTask:
         count = count.clamp(min=1)
         return Errors(float(absolute / count), float(squared / count))
 
-    def batches(self, windows: Tensor) -> Iterator[tuple[Batch, tuple[Tensor | None, ...]]]:
+    def batches(
+        self, windows: Tensor, context: int | None = None
+    ) -> Iterator[tuple[Batch, tuple[Tensor | None, ...]]]:
         """The windows in order, in blocks of a size that fits, with the masks a network needs.
 
         There are none where nothing is missing: the network is faster without them.
@@ -116,7 +124,7 @@ class ForecastingTask:
         complete = self._complete and _all_exist(windows)
         variables = self.series.members.shape[1]
         for part in windows.split(max(1, ROWS_AT_ONCE // variables)):
-            batch = self._gather(part)
+            batch = self._gather(part, context=context)
             yield batch, (None, None) if complete else _masks(batch)
 
     def _pinball(self, forecast: Forecast, batch: Batch) -> Tensor:
@@ -124,8 +132,13 @@ class ForecastingTask:
         levels = self.module.levels
         return pinball(forecast.quantiles, batch.targets, batch.target_observed, levels=levels)
 
-    def _gather(self, windows: Tensor, variables: Tensor | None = None) -> Batch:
-        return self.series.batch(windows, self.module.context, self.module.horizon, variables)
+    def _gather(
+        self, windows: Tensor, variables: Tensor | None = None, context: int | None = None
+    ) -> Batch:
+        own, horizon = self.module.context, self.module.horizon
+        if context is not None:
+            windows = windows - windows.new_tensor([0, context - own])  # to end where they end
+        return self.series.batch(windows, own if context is None else context, horizon, variables)
 
 
 def _all_exist(windows: Tensor) -> bool:
