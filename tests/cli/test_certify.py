@@ -22,3 +22,8 @@ def test_certify_takes_a_saved_model(forecaster, capsys):
 def test_certify_explains_a_request_that_has_no_answer(capsys):
     assert main(["certify", "--variables", "0"]) == 2
     assert "`n_variables` is 0" in capsys.readouterr().err
+
+
+def test_settings_of_a_layer_are_refused_for_a_saved_model(forecaster, capsys):
+    assert main(["certify", str(forecaster), "--channels", "3"]) == 2
+    assert "--channels is for a fresh layer" in capsys.readouterr().err

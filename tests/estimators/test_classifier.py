@@ -104,8 +104,12 @@ def test_fit_says_who_won(capsys):
 
 @pytest.mark.parametrize(
     "labels",
-    [np.array([1, "a"] * 24, object), np.array(["2026-01-01", "2026-01-02"] * 24, "M8[D]")],
-    ids=["mixed", "dates"],
+    [
+        np.array([1, "a"] * 24, object),
+        [1, "a"] * 24,
+        np.array(["2026-01-01", "2026-01-02"] * 24, "M8[D]"),
+    ],
+    ids=["mixed", "mixed list", "dates"],
 )
 def test_labels_that_cannot_be_sorted_or_saved_are_refused_before_training(labels):
     with pytest.raises(DataError, match="labels are of type"):

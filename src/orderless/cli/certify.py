@@ -2,11 +2,15 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
+
+from orderless.errors import SettingError
 
 EXAMPLES = """\
   orderless certify model/
   orderless certify model/ --variables 5000
   orderless certify --coupling feedback --variables 321 --smallest-step 0.01"""
+FRESH: dict[str, Any] = {"states": 16, "coupling": "field", "pool": "mean"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,33 +25,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--smallest-step", type=float, help="the shortest step, for the margin of one tick"
     )
     layer = parser.add_argument_group("a fresh layer, where no model is given")
-    layer.add_argument("--channels", type=int, default=64, help="default: 64")
-    layer.add_argument("--states", type=int, default=16, help="default: 16")
+    layer.add_argument("--channels", type=int, help="default: 64")
+    layer.add_argument("--states", type=int, help="default: 16")
     layer.add_argument("--heads", type=int)
-    layer.add_argument("--coupling", choices=("field", "feedback", "none"), default="field")
-    layer.add_argument("--pool", choices=("mean", "sum", "attention"), default="mean")
+    layer.add_argument("--coupling", choices=("field", "feedback", "none"), help="default: field")
+    layer.add_argument("--pool", choices=("mean", "sum", "attention"), help="default: mean")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the certificate."""
     from orderless.theory import certify
 
+    named = {name: getattr(arguments, name) for name in ("channels", *FRESH, "heads")}
+    named = {name: value for name, value in named.items() if value is not None}
     if arguments.model is not None:
         from orderless.cli.models import open_model
 
+        if named:
+            raise SettingError(
+                f"--{next(iter(named))} is for a fresh layer, and {arguments.model} has its own. "
+                "Leave it out, or the model."
+            )
         estimator = open_model(arguments.model)
         network, variables = estimator.network_, len(estimator.variables_in_)
     else:
         from orderless.nn import VI2DSSM
 
         variables = 7
-        network = VI2DSSM(
-            arguments.channels,
-            states=arguments.states,
-            heads=arguments.heads,
-            pool=arguments.pool,
-            coupling=arguments.coupling,
-        )
+        network = VI2DSSM(named.pop("channels", 64), **FRESH | named)
     if arguments.variables is not None:
         variables = arguments.variables
     print(certify(network, variables, arguments.smallest_step).to_text())

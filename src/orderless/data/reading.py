@@ -142,7 +142,12 @@ def read_labels(labels: Any, cases: int) -> np.ndarray:
     if isinstance(labels, np.ma.MaskedArray):
         labels = unmask(labels)
     opened = nw.from_native(labels, pass_through=True, series_only=True)
-    array = np.asarray(opened.to_numpy() if isinstance(opened, nw.Series) else labels)
+    try:
+        array = np.asarray(opened.to_numpy() if isinstance(opened, nw.Series) else labels)
+    except ValueError as error:
+        raise DataError(f"The labels are no list of one for each case ({error}).") from error
+    if array.dtype.kind == "U" and not all(isinstance(one, str) for one in labels):
+        array = np.array(labels, object)  # as they are: NumPy makes text of numbers among text
     if array.ndim != 1 or len(array) != cases:
         raise DataError(
             f"There are {cases} cases, but labels of shape {array.shape}. Give one label a case."

@@ -24,13 +24,15 @@ class Backtest:
     scores: dict[str, dict[str, float]]
 
 
-def find_origins(length: int, windows: int, step: int, horizon: int) -> np.ndarray:
+def find_origins(system: System, windows: int, step: int, horizon: int) -> np.ndarray:
     """Positions at which forecasts begin, oldest first; the last one ends with the data."""
+    length = len(system.times)
     origins = np.arange(length - horizon, 0, -step)[:windows][::-1]
     if len(origins) < windows:
         raise DataError(
-            f"A system has {length} time steps; {windows} windows of {horizon} steps, {step} "
-            f"apart, need at least {horizon + (windows - 1) * step + 1}. Use fewer windows."
+            f"System {system.name} has {length} time steps; {windows} windows of {horizon} steps, "
+            f"{step} apart, need at least {horizon + (windows - 1) * step + 1}. Use fewer windows, "
+            "or leave it out."
         )
     return origins
 

@@ -198,7 +198,7 @@ class Forecaster(Estimator):
         origins, truth, widths, parts = [], [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
         for system in panel.systems:
-            starts = find_origins(len(system.times), windows, step, horizon)
+            starts = find_origins(system, windows, step, horizon)
             pasts = [prepare(system, self.scales_, last=self.context_, end=at) for at in starts]
             values, observed, _ = stack(pasts, self.context_)
             forecast = self._forecast(pasts)
