@@ -199,7 +199,7 @@ def fast_forward(
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     # Rooms for the inputs of a chunk, and for what all variables have in common: as many as two
-    # programs on a multiprocessor can have.
+    # programs on a multiprocessor can have; with a base in float32 it is one, however few they are.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
     COMMON: gl.constexpr = 1 if HAS_FIELD and wide == 4 else DEPTH
     b, first_variable, _, head, first_channel, segment = program_of(
