@@ -1,5 +1,6 @@
 """First calls, with kernels that only write down what happens to them: no GPU is needed."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -140,3 +141,36 @@ def test_a_failure_ends_the_rehearsal(rehearsal):
     events = []
     rehearsal.launch(Kernel(threading.Barrier(1), events), (1,))()
     assert events == ["run"]
+
+
+# In a process of its own, for the interpreter would take the place of the compiler.
+WALK = """
+import os
+import torch
+import triton
+from triton.compiler import ASTSource
+from orderless.ops.triton import rehearsal, tables
+
+torch.cuda.get_device_capability = lambda device: (9, 0)
+many, few = torch.zeros(64, 16), torch.zeros(4, 16)
+launched = rehearsal._Launch(
+    tables.sum_parts, (many, few, 64, 16, many, few, 64, 16, 8, 8), {"num_warps": 8}
+)
+walked, target, options = rehearsal._walk(launched, 0)
+first = triton.compile(walked, target, options)
+folders = os.listdir(triton.knobs.cache.dir)
+plain = ASTSource(walked.fn, walked.signature, walked.constants, walked.attrs)
+assert triton.compile(plain, target, options).hash == first.hash
+assert os.listdir(triton.knobs.cache.dir) == folders
+assert rehearsal._walk(launched, 0) is None
+"""
+
+
+def test_what_was_walked_over_ahead_is_compiled_to_what_a_launch_looks_for(tmp_path):
+    pytest.importorskip("triton", reason="the kernels are written in Triton")
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    subprocess.run(
+        [sys.executable, "-c", WALK],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
+        check=True,
+    )

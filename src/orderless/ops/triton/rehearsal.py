@@ -9,9 +9,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -85,19 +86,16 @@ def rehearse(function: Callable, arguments: tuple) -> None:
     # Triton changes the filters of warnings while it compiles, and threads restore those of others.
     with _one_at_a_time, warnings.catch_warnings(), _quick_turns(), ThreadPoolExecutor() as pool:
         # The first key of a process takes long, and so does the C compiler for the driver. In the
-        # meantime kernels are defined, by being used, and keys of their sources are made.
+        # meantime kernels are defined, by being used, and Triton walks over their sources: one at a
+        # time, for that is Python.
         ready = pool.submit(triton_key), pool.submit(getattr, driver, "active")
         launches = _launches_of(function, arguments)
-        for launched in launches:
-            _ = launched.kernel.cache_key
-        for part in ready:
-            part.result()
         device = torch.cuda.current_device()
         # The last to be launched is the one that takes longest, as a rule.
         for launched in reversed(launches):
-            pool.submit(_compile, launched, device)
+            pool.submit(_compile, launched, _walk(launched, device), ready, device)
             if LAUNCHERS_IN_C:
-                pool.submit(_compile_launcher, launched, device)
+                pool.submit(_compile_launcher, launched, ready, device)
 
 
 @contextmanager
@@ -107,7 +105,7 @@ def _quick_turns() -> Iterator[None]:
     Triton's hash and compiler run outside of Python, but return to it hundreds of times.
     """
     usual = sys.getswitchinterval()
-    sys.setswitchinterval(min(usual, 2e-4))  # seconds
+    sys.setswitchinterval(min(usual, 5e-5))  # seconds
     try:
         yield
     finally:
@@ -123,14 +121,60 @@ def _launches_of(function: Callable, arguments: tuple) -> list[_Launch]:
     return launches
 
 
-def _compile(launched: _Launch, device: int) -> None:
+def _walk(launched: _Launch, device: int) -> tuple | None:
+    """What `triton.compile` takes of a kernel, with its work in Python done; None if not needed.
+
+    That is a third of all work. It needs neither the key nor the driver, and a launch does it after
+    waiting for both. Other versions of Triton may walk otherwise: then the launch does it still.
+    """
+    with suppress(Exception):
+        kernel = launched.kernel
+        _ = kernel.cache_key
+        if any(Path(triton.knobs.cache.dir).glob(f"*/{kernel.__name__}.json")):
+            return None  # most likely it was compiled before
+        # Imported here, while Triton makes its key.
+        from triton._C.libtriton import ir
+        from triton.backends.compiler import GPUTarget
+        from triton.compiler import ASTSource, make_backend
+        from triton.experimental.gluon._runtime import GluonASTSource
+        from triton.runtime.jit import create_function_from_signature
+
+        major, minor = torch.cuda.get_device_capability(device)
+        target = GPUTarget("cuda", major * 10 + minor, 32)
+        backend = make_backend(target)
+        given = launched.options | {
+            "debug": kernel.debug or triton.knobs.runtime.debug,
+            "instrumentation_mode": triton.knobs.compilation.instrumentation_mode,
+        }
+        bind = create_function_from_signature(kernel.signature, kernel.params, backend)
+        bound, kinds, options = bind(*launched.arguments, **given)
+        options, *parts = kernel._pack_args(backend, given, bound, kinds, options)
+        source = (GluonASTSource if kernel.is_gluon() else ASTSource)(kernel, *parts)
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        functions = backend.get_codegen_implementation(options)
+        module = source.make_ir(target, options, functions, backend.get_module_map(), context)
+        source.make_ir = lambda *_: module
+        backend.hash()  # asks a compiler for its version, once
+        return source, target, options.__dict__
+    return None
+
+
+def _compile(
+    launched: _Launch, walked: tuple | None, ready: tuple[Future, ...], device: int
+) -> None:
     """Errors are lost: the launch will meet them again."""
+    wait(ready)
     with torch.cuda.device(device):
+        if walked is not None:
+            triton.compile(*walked)
         launched.kernel.warmup(*launched.arguments, grid=(1,), **launched.options)
 
 
-def _compile_launcher(launched: _Launch, device: int) -> None:
+def _compile_launcher(launched: _Launch, ready: tuple[Future, ...], device: int) -> None:
     """Leave it on disk, where the launch finds it. The rest of a launcher is part of the kernel."""
+    wait(ready)
     kernel = launched.kernel
     *_, bind = kernel.device_caches[device]
     _, kinds, _ = bind(*launched.arguments, **launched.options)
