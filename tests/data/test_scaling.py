@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from orderless.data import fit_scaler
+from orderless.data import fit_scaler, mean_and_spread
 
 FINITE = st.floats(-1e6, 1e6, allow_subnormal=False)
 
@@ -36,6 +36,7 @@ def test_a_constant_variable_has_scale_one(constant):
     scaler = fit_scaler(values, np.ones((1, 50), bool))
     assert scaler.scale[0, 0] == 1.0
     assert np.allclose(scaler.mean, constant)
+    assert mean_and_spread(values, np.ones((1, 50), bool))[1] == 0.0
 
 
 def test_a_variable_never_or_once_seen_has_scale_one():

@@ -106,6 +106,25 @@ def test_intervals_widen_with_the_level_and_cover_their_share():
     assert 0.65 < result.scores["this model"]["coverage-80"] < 0.95
 
 
+def test_what_never_changes_stays_and_makes_no_other_interval_narrower(tmp_path):
+    random = np.random.default_rng(0)
+    noise = random.standard_normal((600, 2))
+    still = {f"still {i}": np.full(600, level) for i, level in enumerate((0.0, 5.3, 1e-9, -1e9))}
+    data = {"a": noise[:, 0], "b": noise[:, 1]} | still
+    model = quick(epochs=0).fit({name: column[:400] for name, column in data.items()})
+    past = {name: column[:500] for name, column in data.items()}
+    model.save(tmp_path / "model")
+    for forecast in (one.predict(past, level=80) for one in (model, load(tmp_path / "model"))):
+        for name, column in still.items():
+            for ending in ("", "-lo-80", "-hi-80"):
+                assert (forecast[name + ending] == column[0]).all()
+        assert (forecast["a-hi-80"] - forecast["a-lo-80"] > 2).all()
+    result = model.backtest({"a": data["a"], "b": data["b"]}, windows=30, level=80)
+    assert 0.7 < result.scores["this model"]["coverage-80"] < 0.9
+    changed = past | {"still 1": np.where(np.arange(500) < 499, 5.3, 5.4)}
+    assert (model.predict(changed, level=80)["still 1-hi-80"] > 5.4).all()
+
+
 def test_trained_quantiles_widen_intervals_where_the_past_was_rough(tmp_path):
     random = np.random.default_rng(0)
     rough = np.repeat(random.random((60, 6)) < 0.5, 20, axis=0)  # a stretch of 20 steps is, or not

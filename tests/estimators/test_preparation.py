@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 
 from orderless.data import read_panel
 from orderless.estimators.preparation import (
@@ -69,6 +70,25 @@ def test_levels_of_different_systems_do_not_widen_the_spread():
     panel = read_panel([VALUES, VALUES + 1e6])
     scales = learn_scales(panel, [50, 50])
     np.testing.assert_allclose([s for _, s in scales.values()], VALUES.std(0))
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_the_spread_is_in_units_of_the_data_also_where_a_system_stands_still(unit):
+    still = np.full_like(VALUES, 3.0)
+    scales = learn_scales(read_panel([unit * VALUES, unit * still]), [50, 50])
+    np.testing.assert_allclose([s for _, s in scales.values()], unit * VALUES.std(0) / np.sqrt(2))
+
+
+def test_a_variable_is_still_if_it_changed_neither_in_fit_nor_in_the_look_back():
+    values = VALUES.copy()
+    values[:, :2] = 7.0
+    scales = learn_scales(read_panel(dict(zip("cab", values.T, strict=True))), [50])
+    assert scales["a"] == (7.0, 0.0)
+    values[45:, 1] = 8.0
+    assert prepare(system(values), scales).still.tolist() == [False, False, True]
+    assert prepare(system(values), scales, last=5).still.tolist() == [True, False, True]
+    assert not prepare(system(values, "xyz"), scales, last=5).still.any()
+    assert np.isfinite(prepare(system(values), scales).values).all()
 
 
 def test_exchangeable_variables_share_one_scale():

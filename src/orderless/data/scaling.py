@@ -25,10 +25,19 @@ class Scaler:
 
 
 def fit_scaler(values: np.ndarray, observed: np.ndarray) -> Scaler:
-    """Mean and population standard deviation of the observed entries of values [variable, time].
+    """In units of the spread of each variable, from the observed entries of [variable, time].
 
     Pass the training part only: nothing here knows where it ends. A variable that is constant, or
     seen once, has scale 1; one never seen has mean 0 and scale 1.
+    """
+    mean, spread = mean_and_spread(values, observed)
+    return Scaler(mean, np.where(spread > 0, spread, 1.0))
+
+
+def mean_and_spread(values: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and population standard deviation, [variable, 1] each, of the observed entries.
+
+    The spread of a variable that is constant but for rounding, or seen once, is 0.
     """
     seen = np.where(observed, values, 0.0).astype(np.float64)
     count = np.maximum(observed.sum(-1, keepdims=True), 1)
@@ -37,8 +46,6 @@ def fit_scaler(values: np.ndarray, observed: np.ndarray) -> Scaler:
     unit = np.where(largest > 0, largest, 1.0)
     seen = seen / unit
     mean = seen.sum(-1, keepdims=True) / count
-    spread = np.where(observed, seen - mean, 0.0)
-    deviation = np.sqrt((spread**2).sum(-1, keepdims=True) / count)
-    scale = deviation * unit
-    usable = (deviation > ROUNDING) & (scale > 0)
-    return Scaler(mean * unit, np.where(usable, scale, 1.0))
+    error = np.where(observed, seen - mean, 0.0)
+    deviation = np.sqrt((error**2).sum(-1, keepdims=True) / count)
+    return mean * unit, np.where(deviation > ROUNDING, deviation * unit, 0.0)

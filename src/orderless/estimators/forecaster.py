@@ -150,7 +150,7 @@ class Forecaster(Estimator):
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self.blend_ = self._choose_blend(task, outcome)
         self.network_.set_blend(self.blend_)
-        self.error_table_ = self._calibrate(task, windows)
+        self.error_table_ = self._calibrate(task, windows, systems)
         self._write_report(panel, task, windows, ridges, outcome)
         return self
 
@@ -315,12 +315,20 @@ class Forecaster(Estimator):
         scores = [task.compare(Errors(mae, mse)) for mae, mse in sums.tolist()]
         return BLENDS[int(np.argmin(scores))]
 
-    def _calibrate(self, task: ForecastingTask, windows: ForecastingWindows) -> ErrorTable:
+    def _calibrate(
+        self, task: ForecastingTask, windows: ForecastingWindows, systems: Sequence[Prepared]
+    ) -> ErrorTable:
+        """Without variables that never change, which would make the others seem surer."""
+        changes = torch.zeros_like(task.series.members)
+        for row, one in enumerate(systems):
+            changes[row, : len(one.names)] = torch.from_numpy(~one.still)
+        changing = changes[windows.calibration[:, 0].to(changes.device)]
         errors, observed = [], []
         for batch, masks in task.batches(windows.calibration):
             forecast = self._run(batch.values, *masks)
             errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
-            known = batch.target_observed & batch.observed.any(-1, keepdim=True)
+            counts, changing = changing[: len(batch.values)], changing[len(batch.values) :]
+            known = batch.target_observed & (counts & batch.observed.any(-1)).unsqueeze(-1)
             observed.append(known.cpu().numpy())
         return fit_error_table(np.concatenate(errors), np.concatenate(observed))
 
@@ -381,9 +389,9 @@ class Forecaster(Estimator):
             point = found.point.cpu()
             if not complete:
                 point = torch.where(members.unsqueeze(-1), point, torch.nan)
-            points, widths = point.numpy(), found.width.expand_as(found.point).cpu().numpy()
+            points, widths = point.double().numpy(), found.width.expand_as(point).cpu().numpy()
             results += [
-                _Forecast(points[i, : len(one.names)], widths[i, : len(one.names)])
+                _stay(one, points[i, : len(one.names)], widths[i, : len(one.names)])
                 for i, one in enumerate(some)
             ]
         return results
@@ -413,7 +421,7 @@ class Forecaster(Estimator):
         shifts |= {ending: self.error_table_.at(q) for ending, q in endings.items()}
         return {
             ending: [
-                one.scaler.undo(point.astype(np.float64) + shift * width)[one.restore]
+                one.scaler.undo(point + shift * width)[one.restore]
                 for one, (point, width) in zip(systems, forecasts, strict=True)
             ]
             for ending, shift in shifts.items()
@@ -441,6 +449,13 @@ class _Forecast(NamedTuple, Generic[Array]):
 
     point: Array
     width: Array
+
+
+def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:
+    """The forecast, in which a variable that never changed stays what it is, without doubt."""
+    still = past.still & past.observed.any(-1)
+    level = np.where(past.observed, past.values, -np.inf).max(-1, initial=-np.inf)[:, None]
+    return _Forecast(np.where(still[:, None], level, point), np.where(still[:, None], 0.0, width))
 
 
 def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:

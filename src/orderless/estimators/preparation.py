@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Panel, Scaler, System, canonical_order, fit_scaler
+from orderless.data import Panel, Scaler, System, canonical_order, fit_scaler, mean_and_spread
 from orderless.errors import DataError
 
 Scales = Mapping[str, tuple[float, float]]
-"""Mean and spread of each variable that `fit` saw."""
+"""Mean and spread of each variable that `fit` saw; a spread of 0 where it never changed."""
 
 
 FARTHEST = 1e8
@@ -26,12 +26,16 @@ would soon leave float32."""
 
 @dataclass(frozen=True)
 class Prepared:
-    """One system, sorted by name and scaled; `restore` puts rows back in the caller's order."""
+    """One system, sorted by name and scaled; `restore` puts rows back in the caller's order.
+
+    `still` [variable]: which never changed, neither in what `fit` saw nor in this system.
+    """
 
     names: tuple[str, ...]
     values: np.ndarray
     observed: np.ndarray
     scaler: Scaler
+    still: np.ndarray
     restore: np.ndarray
 
 
@@ -58,7 +62,10 @@ def prepare(
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
     scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
-    return Prepared(names, scaled, observed, scaler, restore)
+    still = np.array([name in scales and scales[name][1] == 0.0 for name in names])
+    if still.any():
+        still &= mean_and_spread(values, observed)[1][:, 0] == 0.0
+    return Prepared(names, scaled, observed, scaler, still, restore)
 
 
 def stack(systems: Sequence[Prepared], context: int) -> tuple[Tensor, Tensor, bool]:
@@ -86,11 +93,11 @@ def learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, fl
     sums: dict[str, tuple[float, float, float]] = {}
     for system, end in zip(panel.systems, ends, strict=True):
         values, observed = system.values[:, :end], system.observed[:, :end]
-        scaler = fit_scaler(values, observed)
+        means, spreads = mean_and_spread(values, observed)
         counts = observed.sum(-1)
         for row, name in enumerate(system.variables):
             count = float(counts[row])
-            mean, scale = float(scaler.mean[row, 0]), float(scaler.scale[row, 0])
+            mean, spread = float(means[row, 0]), float(spreads[row, 0])
             if count:
                 before = sums.get(name, (0.0, 0.0, 0.0))
                 total = before[0] + count
@@ -99,9 +106,9 @@ def learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, fl
                 sums[name] = (
                     total,
                     before[1] + share * (mean - before[1]),
-                    float(np.hypot(np.sqrt(1 - share) * before[2], np.sqrt(share) * scale)),
+                    float(np.hypot(np.sqrt(1 - share) * before[2], np.sqrt(share) * spread)),
                 )
-    return {name: (mean, scale) for name, (_, mean, scale) in sorted(sums.items())}
+    return {name: (mean, spread) for name, (_, mean, spread) in sorted(sums.items())}
 
 
 def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
@@ -126,7 +133,8 @@ def _scaler(
         mean, scale = scales[""]
         return Scaler(np.full((len(names), 1), mean), np.full((len(names), 1), scale))
     pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
-    mean, scale = pairs[:, 0], pairs[:, 1]
+    mean, spread = pairs[:, 0], pairs[:, 1]
+    scale = np.where(spread == 0.0, 1.0, spread)
     known = np.isfinite(scale)
     if last is not None:
         seen = observed[:, -last:]

@@ -450,7 +450,7 @@ def _simulate(estimator: Any, seed: int) -> Panel:
     walks = 0.3 * random.standard_normal((steps, len(estimator.variables_in_))).cumsum(0)
     for column, name in enumerate(estimator.variables_in_):
         mean, spread = estimator.scales_.get(name, estimator.scales_.get("", (0.0, 1.0)))
-        walks[:, column] = mean + spread * walks[:, column]
+        walks[:, column] = mean + (spread or 1.0) * walks[:, column]
     panel = read_panel(walks)
     system = replace(panel.systems[0], variables=estimator.variables_in_)
     return Panel((system,), Form("arrays"))

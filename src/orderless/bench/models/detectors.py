@@ -37,7 +37,8 @@ def own_score(model: Detector) -> Score:
 def squared_error(model: Detector) -> Score:
     """The squared error of telling a row, the mean over its variables, in units of the rows."""
     names = model.variables_in_
-    units = np.array([model.usual_[name] * model.scales_[name][1] ** 2 for name in names])
+    scales = [model.scales_[name][1] or 1.0 for name in names]
+    units = np.array([model.usual_[name] for name in names]) * np.square(scales)
     return lambda rows: (np.asarray(model.score(rows, per_variable=True)) * units).mean(1)
 
 
