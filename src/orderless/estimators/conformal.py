@@ -2,10 +2,10 @@
 
 Split-conformal: the error quantiles of held-out windows, one table for each step ahead, shared by
 the variables so that it serves unseen ones too. If future errors are exchangeable with the held-out
-ones, an 80 % interval holds 80 % of the values on average over variables that ever change, which are
-the only ones counted. Errors are in units of
-each variable's own spread; where quantiles were trained, in units of the distance between the
-outer ones, so that intervals widen where the network is less certain, and still cover.
+ones, an 80 % interval holds 80 % of the values on average over variables; those that never change
+do not count. Errors are in units of each variable's own spread; where quantiles were trained, in
+units of the distance between the outer ones, so that intervals widen where the network is less
+certain, and still cover.
 """
 
 from collections.abc import Sequence
