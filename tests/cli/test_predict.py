@@ -30,8 +30,10 @@ def test_predict_draws_a_picture(files, forecaster, tmp_path, capsys):
     command = ["predict", str(forecaster), str(files / "plant.csv"), "--plot", str(picture)]
     assert main([*command, "--plot-variables", "sensor_1, sensor_2"]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert main([*command, "--plot-variables", "ghost"]) == 2
+    table = tmp_path / "forecast.csv"
+    assert main([*command, "--plot-variables", "ghost", "--out", str(table)]) == 2
     assert "no variable 'ghost'" in capsys.readouterr().err
+    assert table.exists()  # which is no fault of the picture
 
 
 def test_cases_of_a_ts_file_are_forecast_as_systems(files, forecaster, capsys):

@@ -157,10 +157,16 @@ def test_naive2_is_that_of_the_group(folder):
         frame = pl.DataFrame({"id": ["Y1"], "values": [[1.0] * 6]})
         frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
     assert benchmark_sets.naive2_forecasts("Yearly") is None
-    pl.DataFrame({"id": ["Y1", "Q1"], "values": [[2.0] * 6, [3.0] * 8]}).write_parquet(
-        folder / "m4" / "naive2.parquet"
-    )
+    path = folder / "m4" / "naive2.parquet"
+    pl.DataFrame({"id": ["Y1", "Q1"], "values": [[2.0] * 6, [3.0] * 8]}).write_parquet(path)
     assert benchmark_sets.naive2_forecasts("Yearly").tolist() == [[2.0] * 6]
+    for part in ("train", "test"):
+        frame = pl.DataFrame({"id": ["Y1", "Y2"], "values": [[1.0] * 6] * 2})
+        frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
+    with pytest.raises(DataError, match="no forecast of series Y2"):
+        benchmark_sets.naive2_forecasts("Yearly")
+    pl.DataFrame({"id": ["Y2", "Y1"], "values": [[2.0] * 6, [1.0] * 6]}).write_parquet(path)
+    assert benchmark_sets.naive2_forecasts("Yearly")[:, 0].tolist() == [1.0, 2.0]
 
 
 def test_short_cases_are_padded_with_nan_in_both_layouts(folder):

@@ -187,6 +187,8 @@ def test_a_time_without_a_score_stays_nan():
     scores = np.array([[np.nan, 1.0], [np.nan, 2.0]])
     (got,) = scores_over_time(scores, np.array([[0, 0], [0, 1]]), [3])
     assert np.array_equal(got, [np.nan, 1.0, 2.0], equal_nan=True)
+    _, other = scores_over_time(scores, np.array([[0, 0], [0, 1]]), [3, 4])
+    assert np.isnan(other).all()
 
 
 def test_a_stride_beyond_the_window_is_refused():

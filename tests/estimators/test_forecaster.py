@@ -125,6 +125,19 @@ def test_what_never_changes_stays_and_makes_no_other_interval_narrower(tmp_path)
     assert (model.predict(changed, level=80)["still 1-hi-80"] > 5.4).all()
 
 
+def test_what_changed_late_in_the_data_of_fit_may_change_again():
+    data = {"a": WAVES[:, 0], "valve": np.where(np.arange(300) // 20 == 13, 20.0, 0.0)}
+    forecast = quick(context=24).fit(data).predict(data, level=95)
+    assert (forecast["valve-hi-95"] > forecast["valve-lo-95"]).all()
+
+
+def test_groups_on_different_levels_are_forecast_like_one():
+    alone = quick().fit(WAVES).predict(WAVES)
+    levels = quick().fit([WAVES, WAVES + 1e9, WAVES - 1e5])
+    for forecast, level in zip(levels.predict([WAVES, WAVES + 1e9]), (0.0, 1e9), strict=True):
+        np.testing.assert_allclose(forecast - level, alone, atol=1e-3)
+
+
 def test_trained_quantiles_widen_intervals_where_the_past_was_rough(tmp_path):
     random = np.random.default_rng(0)
     rough = np.repeat(random.random((60, 6)) < 0.5, 20, axis=0)  # a stretch of 20 steps is, or not

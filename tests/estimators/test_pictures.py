@@ -113,6 +113,14 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     assert threshold == detector.threshold_
 
 
+def test_names_are_drawn_as_they_are(data, tmp_path):
+    odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
+    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
+    draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
+    detector = Detector(12, network=TINY, epochs=0, verbose=False).fit(odd)
+    draw_anomalies(detector, read_panel(odd), tmp_path / "blame.png")
+
+
 def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
     detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
     gaps = data.copy()

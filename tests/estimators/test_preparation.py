@@ -58,6 +58,15 @@ def test_a_look_back_in_other_units_is_scaled_like_that_of_an_unknown_variable()
     np.testing.assert_allclose(one.values[0].std(), 1.0)
 
 
+def test_another_level_keeps_the_spread_of_fit_and_loses_no_digits():
+    one = prepare(system(VALUES), UNIT, last=50)
+    moved = prepare(system(VALUES + [0.0, 1e10, 0.0]), UNIT, last=50)
+    assert (moved.scaler.scale == 1.0).all()
+    centred = one.values[0] - np.median(one.values[0])
+    np.testing.assert_allclose(moved.values[0], centred, atol=1e-5)
+    np.testing.assert_array_equal(moved.values[1:], one.values[1:])
+
+
 def test_nothing_after_the_end_has_an_influence():
     changed = VALUES.copy()
     changed[30:] = 1e6
@@ -86,7 +95,8 @@ def test_a_variable_is_still_if_it_changed_neither_in_fit_nor_in_the_look_back()
     assert scales["a"] == (7.0, 0.0)
     values[45:, 1] = 8.0
     assert prepare(system(values), scales).still.tolist() == [False, False, True]
-    assert prepare(system(values), scales, last=5).still.tolist() == [True, False, True]
+    assert prepare(system(values), scales, last=5).still.tolist() == [False, False, True]
+    assert prepare(system(values[45:]), scales, last=5).still.tolist() == [True, False, True]
     assert not prepare(system(values, "xyz"), scales, last=5).still.any()
     assert np.isfinite(prepare(system(values), scales).values).all()
 

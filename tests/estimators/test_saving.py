@@ -220,9 +220,11 @@ def test_a_folder_without_a_config_is_said_to_hold_no_model_once(folder):
 
 def test_parameters_given_as_numbers_of_numpy_are_saved(tmp_path):
     settings = {"network": {"channels": np.int64(8), "states": 2}, "epochs": np.int64(0)}
+    settings |= {"random_state": np.int64(3)}
     model = Forecaster(np.int64(4), np.int32(12), verbose=False, **settings).fit(VALUES)
     model.save(tmp_path)
     np.testing.assert_array_equal(load(tmp_path).predict(VALUES), model.predict(VALUES))
+    assert load(tmp_path).random_state == 3
 
 
 def test_a_place_that_cannot_be_written_to_is_an_error_in_words(tmp_path):

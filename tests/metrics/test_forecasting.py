@@ -67,6 +67,12 @@ def test_mase_divides_series_by_series():
         mase(actual, forecast, history, period=2)
 
 
+@pytest.mark.parametrize("period", [0, -1, 2.0, "day"])
+def test_a_season_that_is_no_number_of_steps_is_refused(period):
+    with pytest.raises(ValueRangeError, match="`period` is"):
+        mase([1.0], [2.0], [[1.0, 2.0, 4.0]], period=period)
+
+
 def test_mase_passes_over_gaps_and_masked_steps():
     history = np.array([[1.0, np.nan, 3.0, 4.0, 6.0]])
     actual, forecast = np.array([[1.0, np.nan]]), np.array([[4.0, 0.0]])

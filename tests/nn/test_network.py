@@ -137,8 +137,22 @@ def test_a_full_mask_equals_no_mask(head, config):
 
 
 @every_head
-def test_without_coupling_a_variable_gets_the_same_alone(head):
-    function, _ = built(head, CONFIGS["none"])
+# Under feedback the mean is that of all members, dead or not.
+@pytest.mark.parametrize("name", sorted(CONFIGS.keys() - {"feedback"}))
+def test_a_dead_variable_is_as_good_as_none(head, name):
+    config = CONFIGS[name]
+    function, _ = built(head, config)
+    x, _, present = drawn((2, 4, CONTEXT), 2)
+    present[:, 3] = False
+    present[:, :3, 0] = True
+    alone = function(x[:, :3], present[:, :3])
+    assert error(function(x, present)[:, :3], alone) <= 1e-10
+
+
+@every_head
+@pytest.mark.parametrize("gate", ["variable", "global"])
+def test_without_coupling_a_variable_gets_the_same_alone(head, gate):
+    function, _ = built(head, dataclasses.replace(CONFIGS["none"], gate=gate))
     x, _, present = drawn((2, 4, CONTEXT), 4)
     assert error(function(x[:, 2:3], present[:, 2:3]), function(x, present)[:, 2:3]) <= 1e-10
 

@@ -35,14 +35,16 @@ def run(arguments: argparse.Namespace) -> None:
     panel = read_panel(table, **{**model.columns_, **columns})
     scores = model.score(panel)
     alarms = get_column(scores, "score") > model.threshold_
-    if arguments.plot is not None:
-        from orderless.estimators.pictures import draw_anomalies
+    try:
+        if arguments.plot is not None:
+            from orderless.estimators.pictures import draw_anomalies
 
-        draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)
-    if arguments.per_variable:
-        put_table(model.score(panel, per_variable=True), arguments.out)
-    else:
-        put_table(add_column(scores, "anomaly", alarms), arguments.out)
+            draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)
+    finally:  # scores are not lost with a picture, nor a picture where nobody reads on
+        if arguments.per_variable:
+            put_table(model.score(panel, per_variable=True), arguments.out)
+        else:
+            put_table(add_column(scores, "anomaly", alarms), arguments.out)
     print(
         f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
         file=sys.stderr,

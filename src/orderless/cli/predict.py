@@ -41,17 +41,19 @@ def run(arguments: argparse.Namespace) -> None:
     table, columns = open_series(arguments.data, given_columns(arguments))
     panel = read_panel(table, **{**model.columns_, **columns})
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
-    if arguments.plot is not None:
-        from orderless.estimators.pictures import draw_forecast
+    try:
+        if arguments.plot is not None:
+            from orderless.estimators.pictures import draw_forecast
 
-        draw_forecast(
-            model,
-            panel,
-            arguments.plot,
-            level=arguments.level or (80,),
-            variables=arguments.plot_variables,
-        )
-    put_table(forecast, arguments.out)
+            draw_forecast(
+                model,
+                panel,
+                arguments.plot,
+                level=arguments.level or (80,),
+                variables=arguments.plot_variables,
+            )
+    finally:  # the forecast is not lost with a picture, nor a picture where nobody reads on
+        put_table(forecast, arguments.out)
     _name_silent(panel, model.context_)
 
 

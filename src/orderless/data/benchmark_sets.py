@@ -167,9 +167,11 @@ def naive2_forecasts(group: str, folder: Path | None = None) -> np.ndarray | Non
     path = path if path.is_file() else path.with_suffix(".npz")
     if not path.is_file():
         return None
-    wanted = set(m4_group(group, folder).ids)
-    ids, rows = _read_m4(path)
-    return np.stack([row for one, row in zip(ids, rows, strict=True) if one in wanted])
+    found = dict(zip(*_read_m4(path), strict=True))
+    wanted = m4_group(group, folder).ids
+    if missing := [one for one in wanted if one not in found]:
+        raise DataError(f"{path} has no forecast of series {missing[0]}: the file is cut short.")
+    return np.stack([found[one] for one in wanted])
 
 
 def uea(name: str, folder: Path | None = None) -> Cases:

@@ -237,7 +237,7 @@ def scores_over_time(
     for system, length in enumerate(map(int, lengths)):
         mine = index[:, 0] == system
         steps = index[mine, 1, None] + np.arange(context)
-        rows = scores[mine].reshape(len(steps), -1, context)
+        rows = scores[mine].reshape(len(steps), math.prod(scores.shape[1:-1]), context)
         within = (steps >= 0) & (steps < length)
         means = np.full((rows.shape[1], length), np.nan)
         for variable in range(rows.shape[1]):

@@ -136,8 +136,8 @@ class Forecaster(Estimator):
         windows = self._cut_windows(panel)
         self.context_ = windows.context
         self.variables_in_ = panel.variables
-        self.scales_ = learn_scales(panel, windows.ends)
-        systems = [prepare(system, self.scales_) for system in panel.systems]
+        self.scales_ = _learn_scales(panel, windows.ends)
+        systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
             [one.values for one in systems],
@@ -449,6 +449,13 @@ class _Forecast(NamedTuple, Generic[Array]):
 
     point: Array
     width: Array
+
+
+def _learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Of the training part, and of all there is for what stands still until that ends."""
+    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
+    scales = learn_scales(panel, ends)
+    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
 def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:

@@ -153,7 +153,7 @@ def draw_outlooks(
         _draw_bars(grid[count - 1], errors)
     handles, labels = _legend(grid)
     figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11, parse_math=False)
     _save(figure, path)
 
 
@@ -185,6 +185,7 @@ def draw_blame(
         f"Anomaly score{whose}: {int(alarm.sum())} of {len(score)} moments above the threshold",
         loc="left",
         fontsize=11,
+        parse_math=False,
     )
     rows = np.stack(list(blame.values()))
     highest = max(float(np.nanmax(rows, initial=0.0)), 10.0)
@@ -197,14 +198,14 @@ def draw_blame(
         shading="nearest",
         rasterized=True,
     )
-    heat.set_yticks(np.arange(len(rows)), list(blame), fontsize=8)
+    heat.set_yticks(np.arange(len(rows)), list(blame), fontsize=8, parse_math=False)
     heat.invert_yaxis()
     heat.set_title("To blame", loc="left", fontsize=11)
     figure.colorbar(image, ax=heat, label="times usual", pad=0.01)
     for axes, (name, values) in zip(below, traces.items(), strict=True):
         axes.plot(places, values, color=PAST, lw=0.9)
         axes.plot(places[alarm], values[alarm], ".", color=ALARM, ms=3)
-        axes.set_title(name, loc="left", fontsize=9)
+        axes.set_title(name, loc="left", fontsize=9, parse_math=False)
     for axes in (top, *below):
         _tidy(axes, times)
     _save(figure, path)
@@ -223,7 +224,7 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
     if outlook.actual is not None:
         future = _on_axis(outlook.ahead[0].times)
         axes.plot(future, outlook.actual, ".", color=ACTUAL, ms=3, label="what came")
-    axes.set_title(outlook.name, loc="left", fontsize=10)
+    axes.set_title(outlook.name, loc="left", fontsize=10, parse_math=False)
     last = outlook.ahead[-1].times if outlook.ahead else outlook.times
     axes.set_xlim(past[0], _on_axis(last)[-1])
     if not np.isfinite(outlook.history).any():

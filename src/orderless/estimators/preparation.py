@@ -19,6 +19,8 @@ Scales = Mapping[str, tuple[float, float]]
 """Mean and spread of each variable that `fit` saw; a spread of 0 where it never changed."""
 
 
+FAR = 1e3
+"""Spreads from the mean at which float32 begins to lose digits of what changes."""
 FARTHEST = 1e8
 """Spreads from the mean beyond which all values are the same to a network: squares of larger ones
 would soon leave float32."""
@@ -52,19 +54,20 @@ def prepare(
 
     Nothing after `end` has any influence, on the scales neither. A variable that `fit` saw keeps
     its scale, so that a fault stands out, and an old one does no harm. Only where most of a
-    look-back, the last `last` steps, is beyond all measure is it scaled like an unknown one: in
-    other units it can still be forecast.
+    look-back, the last `last` steps, is far from the mean is it centred by itself, and where it is
+    beyond all measure then, scaled like an unknown one: on another level or in other units it can
+    still be forecast.
     """
     order, restore = canonical_order(system.variables)
     names = tuple(system.variables[i] for i in order)
     values, observed = system.values[order, :end], system.observed[order, :end]
     scaler = _scaler(names, values, observed, scales, last)
-    if last is not None:
-        values, observed = values[:, -last:], observed[:, -last:]
-    scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
     still = np.array([name in scales and scales[name][1] == 0.0 for name in names])
     if still.any():
         still &= mean_and_spread(values, observed)[1][:, 0] == 0.0
+    if last is not None:
+        values, observed = values[:, -last:], observed[:, -last:]
+    scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
     return Prepared(names, scaled, observed, scaler, still, restore)
 
 
@@ -137,9 +140,16 @@ def _scaler(
     scale = np.where(spread == 0.0, 1.0, spread)
     known = np.isfinite(scale)
     if last is not None:
-        seen = observed[:, -last:]
-        beyond = seen & (np.abs(values[:, -last:] - mean) > FARTHEST * scale)
-        known &= 2 * beyond.sum(-1, keepdims=True) <= seen.sum(-1, keepdims=True)
+        seen, recent = observed[:, -last:], values[:, -last:]
+
+        def mostly_beyond(spreads: float) -> np.ndarray:
+            beyond = seen & (np.abs(recent - mean) > spreads * scale)
+            return 2 * beyond.sum(-1, keepdims=True) > seen.sum(-1, keepdims=True)
+
+        far = mostly_beyond(FAR)
+        for row in np.flatnonzero(far):
+            mean[row] = np.median(recent[row, seen[row]])
+        known &= ~mostly_beyond(FARTHEST)
     if known.all():
         return Scaler(mean, scale)
     fresh = fit_scaler(values, observed)

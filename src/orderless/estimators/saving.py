@@ -164,7 +164,7 @@ def _plain(values: dict[str, Any]) -> dict[str, Any]:
     """Values as JSON gives them back, or an error that names the one that cannot be saved."""
     plain = {}
     for name, value in values.items():
-        if name == "random_state" and not isinstance(value, int | None):
+        if name == "random_state" and not isinstance(value, int | np.integer | None):
             value = None
         try:
             plain[name] = json.loads(json.dumps(value, allow_nan=False, default=_number))

@@ -61,6 +61,8 @@ def mase(
     values of the history are passed over. A history that repeats itself exactly, or is not longer
     than `period`, has no scale and raises DataError.
     """
+    if not isinstance(period, int | np.integer) or period < 1:
+        raise ValueRangeError(f"`period` is {period!r}; give a whole number of steps from 1 up.")
     actual, forecast = as_numbers("actual", actual), as_numbers("forecast", forecast)
     if actual.shape != forecast.shape or actual.ndim == 0:
         raise ShapeError(

@@ -27,7 +27,8 @@ class Block(nn.Module):
         self.branch_norms = nn.ModuleDict(
             {name: RMSNorm(inner, eps=1e-6) for name in config.branches}
         )
-        self.gate = BranchGate(inner, len(config.branches), shared=config.gate == "global")
+        shared = config.gate == "global" and config.coupled
+        self.gate = BranchGate(inner, len(config.branches), shared=shared)
         self.output = nn.Linear(inner, channels)
         self.dropout = nn.Dropout(config.dropout)
 
@@ -71,7 +72,8 @@ class BranchGate(nn.Module):
             return results[0]
         found = torch.cat([_token_mean(y, members, observed) for y in results], dim=-1)
         if self.shared:
-            found = mean_pool(found, members=members).unsqueeze(1)
+            alive = None if observed is None else observed.any(-1, keepdim=True)
+            found = mean_pool(found, members=members, observed=alive).unsqueeze(1)
         weights = self.score(found).softmax(-1)  # [B, V or 1, 1, branches]
         return sum(
             (weights[..., i : i + 1] * y for i, y in enumerate(results)),

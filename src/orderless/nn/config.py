@@ -37,7 +37,8 @@ class NetworkConfig:
     """`stacked`: real and imaginary parts are channels of one frequency, scanned both ways;
     `concatenated`: all real parts, then all imaginary parts, as one sequence (the paper)."""
     gate: str = "variable"
-    """Branches are weighed for each `variable`, or for all at once (`global`, the paper)."""
+    """Branches are weighed for each `variable`, or for all at once (`global`, the paper), if they
+    are coupled."""
     pool: str = "mean"
     coupling: str = "field"
     """`field`, `feedback`, or `none`: then nothing at all crosses the variables."""

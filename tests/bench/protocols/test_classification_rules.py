@@ -20,6 +20,12 @@ def test_fair_scales_both_parts_by_the_training_cases():
     assert (np.nan_to_num(moved - test, nan=1.0) > 0.5).all()
 
 
+def test_a_constant_is_not_scaled_by_its_rounding():
+    train, test = scale_cases(np.full((20, 1, 50), 0.1), np.full((3, 1, 50), 0.3), "fair", NAME)
+    np.testing.assert_allclose(train, 0.0, atol=1e-12)
+    np.testing.assert_allclose(test, 0.2)
+
+
 def test_the_paper_scales_the_test_cases_by_themselves():
     _, test = scale_cases(TRAIN, TEST, "paper", NAME)
     _, moved = scale_cases(TRAIN, TEST + 100, "paper", NAME)

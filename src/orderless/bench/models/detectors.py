@@ -14,7 +14,7 @@ EXPLAINED = 0.9
 def fit_pca(rows: np.ndarray) -> Score:
     """The squared distance of a row from the plane of the first principal components."""
     center = rows.mean(0)
-    values, vectors = np.linalg.eigh(np.cov((rows - center).T))
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov((rows - center).T)))
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     share = np.cumsum(values) / max(values.sum(), np.finfo(float).tiny)
     # All but one at most: with all of them every distance would be 0.

@@ -3,6 +3,7 @@
 import numpy as np
 
 from orderless.bench.protocols import PAPER, check_protocol
+from orderless.data.scaling import ROUNDING
 
 VALIDATION_SHARE = 0.2
 CASE_BY_CASE = ("EthanolConcentration",)
@@ -62,4 +63,4 @@ def _statistics(cases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = cases.astype(np.float64)
     mean = np.asarray(np.nanmean(values, axis=(0, 2), keepdims=True))
     spread = np.asarray(np.nanstd(values, axis=(0, 2), keepdims=True))
-    return mean, np.where(spread > 0, spread, 1.0)
+    return mean, np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
