@@ -60,7 +60,7 @@ def test_a_look_back_in_other_units_is_scaled_like_that_of_an_unknown_variable()
 
 def test_another_level_keeps_the_spread_of_fit_and_loses_no_digits():
     one = prepare(system(VALUES), UNIT, last=50)
-    moved = prepare(system(VALUES + [0.0, 1e10, 0.0]), UNIT, last=50)
+    moved = prepare(system(VALUES + np.array([0.0, 1e10, 0.0])), UNIT, last=50)
     assert (moved.scaler.scale == 1.0).all()
     centred = one.values[0] - np.median(one.values[0])
     np.testing.assert_allclose(moved.values[0], centred, atol=1e-5)
