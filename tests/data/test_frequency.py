@@ -102,6 +102,47 @@ def test_fractions_that_were_rounded_do_not_drift():
     assert np.allclose(frequency.future(times[-1], 300)[-1], 5299e6 / 3, atol=2)
 
 
+@pytest.mark.parametrize(
+    ("start", "days", "week"),
+    [("2026-03-01", 51, 7), ("2025-01-01", 800, 5), ("2026-03-25", 12, 7)],
+)
+def test_midnights_held_in_utc_go_on_at_the_last_hour(start, days, week):
+    local = pd.date_range(start, periods=days, freq="D", tz="Europe/Berlin")
+    times = stamps(local[local.day_of_week < week])
+    frequency = infer_frequency(times)
+    assert frequency == Frequency(24 * 3600 * 10**9, "nanoseconds")
+    grid, positions = regular_grid(times, frequency)
+    assert len(grid) == positions[-1] + 1 == (local[-1] - local[0]).round("D").days + 1
+    assert np.array_equal(grid[positions], times)
+    ahead = np.arange(1, 4) * np.timedelta64(24, "h")
+    assert np.array_equal(frequency.future(times[-1], 3), times[-1] + ahead)
+
+
+def test_a_step_that_is_rarely_rounded_up_is_still_the_mean():
+    times = np.floor(60.05 * np.arange(1000)).astype(np.int64)
+    assert infer_frequency(times).count == pytest.approx(60.05, abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint32])
+def test_small_integers_do_not_wrap_around(dtype):
+    limits = np.iinfo(dtype)
+    low, high = np.arange(limits.min, limits.min + 9), np.arange(limits.max - 8, limits.max + 1)
+    times = np.concatenate([low, high]).astype(dtype)
+    frequency = infer_frequency(high.astype(dtype))
+    assert frequency == Frequency(1, "step")
+    assert frequency.future(times[-1], 2).tolist() == [limits.max + 1, limits.max + 2]
+    if limits.max < 2**15:
+        assert infer_frequency(times) == frequency
+        _, positions = regular_grid(times, frequency)
+        assert positions[-1] == int(limits.max) - int(limits.min)
+
+
+def test_numbers_beyond_the_digits_of_floats_count_exactly():
+    times = 2**60 + 1 + 7 * np.arange(10)
+    frequency = infer_frequency(times)
+    assert frequency.future(times[-1], 2).tolist() == [2**60 + 71, 2**60 + 78]
+
+
 def test_a_finer_common_step_is_found_where_it_is_near():
     assert infer_frequency(np.array([0, 2, 4, 5, 7, 9])).count == 1
 

@@ -379,6 +379,26 @@ def test_one_dimension_is_one_variable():
     assert [system.values.shape for system in panel.systems] == [(1, 3), (1, 5)]
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32, np.float64])
+def test_dates_written_as_numbers_are_dates(library, dtype):
+    days = pd.date_range("2026-01-01", periods=59)
+    numbers = days.strftime("%Y%m%d").to_numpy().astype(dtype)
+    (system,) = read_panel(LIBRARIES[library]({"date": numbers, "x": np.arange(59.0)})).systems
+    assert np.array_equal(system.times, days.to_numpy())
+    assert str(system.frequency) == "1 day"
+
+
+def test_a_range_of_rows_is_no_date():
+    frame = pd.DataFrame({"x": np.ones(5)}, index=pd.RangeIndex(20260101, 20260106))
+    assert read_panel(frame).systems[0].times.tolist() == list(range(20260101, 20260106))
+
+
+def test_numbers_of_time_that_no_step_reaches_are_refused():
+    with pytest.raises(DataError, match="beyond 2"):
+        read_panel({"time": np.array([2**64 - 2, 2**64 - 1], np.uint64), "x": [1.0, 2.0]})
+
+
 def test_a_single_row_has_no_step():
     panel = read_panel(hours(1, x=[1.0]))
     assert panel.frequency is None

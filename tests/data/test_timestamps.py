@@ -1,9 +1,13 @@
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from orderless.data import read_panel
-from orderless.data.timestamps import parse_text, write_text
+from orderless.data import Frequency, read_panel, write_forecast, write_scores
+from orderless.data.timestamps import parse_numbers, parse_text, write_text
+from orderless.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -36,3 +40,135 @@ def test_a_clock_of_twelve_hours_is_read_and_written_back():
     times, form = parse_text(texts, "here")
     assert times.astype("M8[m]").astype(str).tolist() == ["2026-01-31T11:00", "2026-01-31T12:00"]
     assert write_text(times, form) == ["01/31/2026 11:00 AM", "01/31/2026 12:00 PM"]
+
+
+def forecast(texts, horizon=2, **options):
+    """The time stamps that follow, as text."""
+    panel = read_panel(pl.DataFrame({"time": texts, "x": np.ones(len(texts))}))
+    return write_forecast(panel, {"": [np.zeros((1, horizon))]}, **options)["time"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("texts", "future"),
+    [
+        (
+            ["2026-01-01", "2026-01-01 12:00:00", "2026-01-02"],
+            ["2026-01-02 12:00:00", "2026-01-03 00:00:00"],
+        ),
+        (
+            ["2026-01-01T00:00:00", "2026-01-01T00:00:00.500000", "2026-01-01T00:00:01"],
+            ["2026-01-01T00:00:01.500000", "2026-01-01T00:00:02.000000"],
+        ),
+        (
+            ["2026-01-01 00:00", "2026-01-01 00:00:30", "2026-01-01 00:01"],
+            ["2026-01-01 00:01:30", "2026-01-01 00:02:00"],
+        ),
+        (
+            ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.000000001Z"],
+            ["2026-01-01T00:00:00.000000002Z", "2026-01-01T00:00:00.000000003Z"],
+        ),
+        (
+            ["2026-01-01T00:00:00.25", "2026-01-01T00:00:00.50"],
+            ["2026-01-01T00:00:00.75", "2026-01-01T00:00:01.00"],
+        ),
+        (
+            ["2026-01-01T00:00+05:30", "2026-02-01T00:00+05:30", "2026-03-01T00:00+05:30"],
+            ["2026-04-01T00:00+05:30", "2026-05-01T00:00+05:30"],
+        ),
+        (["2026-01-01T10:00-0330", "2026-01-01T11:00-0330"], ["2026-01-01T12:00-0330"]),
+        (
+            ["2026-03-29T01:00+01:00", "2026-03-29T03:00+02:00"],
+            ["2026-03-29T02:00+00:00", "2026-03-29T03:00+00:00"],
+        ),
+    ],
+)
+def test_text_is_written_as_finely_as_any_row_and_in_its_offset(texts, future):
+    assert forecast(texts, len(future)) == future
+
+
+@st.composite
+def written(draw):
+    """Time stamps as text, and the pattern; None for ISO 8601, cut where rows end in zeros."""
+    unit = draw(st.sampled_from(["D", "h", "min", "s", "ms", "us", "ns"]))
+    start = pd.Timestamp(draw(st.datetimes(pd.Timestamp(1900, 1, 1), pd.Timestamp(2100, 1, 1))))
+    step, count = pd.Timedelta(draw(st.integers(1, 500)), unit), draw(st.integers(2, 30))
+    stamps = [start.floor(unit) + place * step for place in range(count)]
+    clocks = {"D": "", "h": " %I:%M %p", "min": " %H:%M", "s": " %H:%M:%S", "us": " %H:%M:%S.%f"}
+    if unit in clocks and draw(st.booleans()):
+        pattern = draw(st.sampled_from(["%d.%m.%Y", "%Y/%m/%d"])) + clocks[unit]
+        return [one.strftime(pattern) for one in stamps], pattern
+    zone = draw(st.sampled_from(["", "Z", "+05:30", "-0330", "+00:00"]))
+    separator = draw(st.sampled_from("T "))
+    texts = [one.isoformat(separator, "nanoseconds") for one in stamps]
+    zeros = [".000000000", "000000", "000", ":00", *([] if zone else [f"{separator}00:00"])]
+    for end in zeros if draw(st.booleans()) else []:
+        texts = [one.removesuffix(end) for one in texts]
+    return [one + zone for one in texts], None
+
+
+@settings(max_examples=200)
+@given(written=written())
+def test_text_comes_back_as_the_same_moments_and_goes_on_as_distinct_ones(written):
+    texts, pattern = written
+
+    def moments(some):
+        """In nanoseconds."""
+        return [pd.to_datetime(one, format=pattern, utc=True).as_unit("ns").value for one in some]
+
+    panel = read_panel(pl.DataFrame({"time": texts, "x": np.ones(len(texts))}))
+    back = write_scores(panel, [np.zeros(len(texts))])["time"].to_list()
+    before = moments(texts)
+    assert moments(back) == before
+    assert len(set(back)) == len(texts)
+    step = before[1] - before[0]
+    assert moments(forecast(texts, 3)) == [before[-1] + ahead * step for ahead in (1, 2, 3)]
+
+
+def test_a_moment_that_the_input_had_no_way_to_write_is_written_in_iso():
+    hourly = Frequency(3_600_000_000_000, "nanoseconds")
+    assert forecast(["31.12.2026"], frequency=hourly) == ["2026-12-31T01:00", "2026-12-31T02:00"]
+    finest = Frequency(1, "nanoseconds")
+    assert forecast(["2026-12-31 00:00"], 1, frequency=finest) == ["2026-12-31T00:00:00.000000001"]
+
+
+def test_a_mean_step_is_written_as_finely_as_the_input_and_no_finer():
+    seconds = np.floor(60.33 * np.arange(50)).astype("m8[s]")
+    texts = [str(one).replace("T", " ") for one in np.datetime64("2026-01-01T00:00:00") + seconds]
+    assert texts[-1] == "2026-01-01 00:49:16"
+    assert forecast(texts) == ["2026-01-01 00:50:16", "2026-01-01 00:51:17"]
+
+
+def test_text_of_which_only_some_has_an_offset_is_refused():
+    for texts in (["2026-01-01T00:00Z", "2026-01-01T01:00"], ["2026-01-01", "2026-01-02T00:00Z"]):
+        with pytest.raises(DataError, match="some have none"):
+            parse_text(texts, "here")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "pattern"),
+    [
+        ([20260131, 20260201], "%Y%m%d"),
+        ([20240229], "%Y%m%d"),
+        ([20260331, 20260630, 20260930], "%Y%m%d"),
+        ([202511, 202512, 202601], "%Y%m"),
+        ([202509, 202512, 202606], "%Y%m"),
+        ([20260228, 20260229], None),
+        ([20260100, 20260101], None),
+        ([20261231, 20261301], None),
+        ([17991231, 18000101], None),
+        ([22001231, 22010101], None),
+        ([202601, 202602, 202604], "%Y%m"),
+        ([202512, 202601], "%Y%m"),
+        ([202101, 202201, 202301], "%Y%m"),
+        ([202511, 202512, 202513, 202601], None),
+        ([1999, 2000, 2001], None),
+        ([1767225600, 1767225660], None),
+        ([-20260131, 0], None),
+    ],
+)
+def test_numbers_are_dates_only_where_all_of_them_are(numbers, pattern):
+    found = parse_numbers(np.array(numbers))
+    assert (found and found[1]) == pattern
+    if found:
+        read = pd.to_datetime([str(one) for one in numbers], format=pattern)
+        assert np.array_equal(found[0], read.to_numpy())

@@ -41,6 +41,18 @@ WIDE = {
     "pandas range": pd.DataFrame({"b": np.ones(8), "a": 2}),
     "pandas text": pd.DataFrame({"when": TIMES.strftime("%d.%m.%Y %H:%M"), "b": 1.0, "a": 2}),
     "pandas numbers": pd.DataFrame({"time": np.arange(8) * 0.25, "b": 1.0, "a": 2}),
+    "pandas text with an offset": pd.DataFrame(
+        {"when": TIMES.strftime("%Y-%m-%dT%H:%M:%S+05:30"), "b": 1.0, "a": 2}
+    ),
+    "pandas dates as numbers": pd.DataFrame(
+        {"time": TIMES.strftime("%Y%m%d").astype("int32"), "b": 1.0, "a": 2}
+    ),
+    "pandas index of dates as numbers": pd.DataFrame(
+        {"b": 1.0, "a": 2}, index=TIMES.strftime("%Y%m%d").astype("int64").rename("date")
+    ),
+    "polars months as numbers": pl.DataFrame(
+        {"time": [*range(202409, 202413), *range(202501, 202505)], "b": np.ones(8), "a": np.ones(8)}
+    ),
     "polars": pl.DataFrame({"when": TIMES, "b": np.ones(8), "a": np.ones(8)}),
     "polars dates": pl.DataFrame({"when": list(TIMES.date), "b": np.ones(8), "a": np.ones(8)}),
     "polars zoned": pl.DataFrame(
@@ -260,6 +272,32 @@ def test_a_single_time_stamp_has_no_future_unless_the_step_is_given():
     numbered = read_panel(pd.DataFrame({"time": [3], "x": [1.0]}))
     result = write_forecast(numbered, {"": counting_forecast(numbered, 2)})
     assert result["time"].tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32])
+def test_integers_too_small_for_the_future_are_widened(library, dtype):
+    last = np.iinfo(dtype).max
+    frame = library({"time": np.arange(last - 9, last, dtype=dtype), "x": np.ones(9)})
+    panel = read_panel(frame)
+    assert panel.systems[0].times.dtype == np.int64
+    within = write_forecast(panel, {"": counting_forecast(panel, 1)})
+    assert within["time"].dtype == frame["time"].dtype
+    assert within["time"].to_list() == [last]
+    beyond = write_forecast(panel, {"": counting_forecast(panel, 3)})
+    assert beyond["time"].to_list() == [last, last + 1, last + 2]
+
+
+def test_a_cutoff_is_a_number_where_dates_are():
+    frame = pd.DataFrame({"date": [20260130, 20260131, 20260201, 20260202], "x": 1.0})
+    panel = read_panel(frame)
+    result = write_forecast(panel, {"": [np.zeros((1, 1, 2))]}, origins=[np.array([2])])
+    assert result["cutoff"].tolist() == [20260131, 20260131]
+    assert result["date"].tolist() == [20260201, 20260202]
+    single = read_panel(frame[:1])
+    hourly = Frequency(3_600_000_000_000, "nanoseconds")
+    with pytest.raises(DataError, match="cannot be written as a date in one number"):
+        write_forecast(single, {"": counting_forecast(single, 2)}, frequency=hourly)
 
 
 def test_a_name_that_the_result_needs_is_refused():

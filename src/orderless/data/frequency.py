@@ -10,6 +10,8 @@ from orderless.errors import DataError
 
 # Time stamps may miss their place on the grid by this share of a step (clocks, rounded fractions).
 TOLERANCE = 0.05
+# Where this share of steps is exact, the others are exceptions: clocks are put forward and back.
+NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
 HOUR = 3_600_000_000_000
@@ -49,14 +51,15 @@ class Frequency:
 
     def _from(self, start: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """The time stamps that lie so many steps after `start`."""
+        ahead = steps * self.count
         if self.unit == "step":
-            later = start + steps * self.count
-            return (np.rint(later) if start.dtype.kind == "i" else later).astype(start.dtype)
+            numbers = _wide(start)
+            return numbers + (_whole(ahead) if numbers.dtype.kind == "i" else ahead)
         if start.dtype.kind == "m":
-            return start + np.rint(steps * self.count).astype(start.dtype)
+            return start + _whole(ahead).astype(start.dtype)
         local = _to_wall_clock(start.reshape(1), self.time_zone)[0]
         if self.unit == "nanoseconds":
-            later = local + np.rint(steps * self.count).astype("timedelta64[ns]")
+            later = local + _whole(ahead).astype("timedelta64[ns]")
         else:
             month = local.astype("datetime64[M]") + steps * int(self.count)
             day = np.minimum(self.anchor, _days_in(month)) - 1
@@ -80,7 +83,7 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
             "years apart, which nanoseconds cannot count. Correct the one that is wrong."
         )
     if not np.issubdtype(times.dtype, np.datetime64):
-        numbers = times.astype(np.int64) if times.dtype.kind == "m" else times
+        numbers = times.astype(np.int64) if times.dtype.kind == "m" else _wide(times)
         unit = "nanoseconds" if times.dtype.kind == "m" else "step"
         return Frequency(_regular_step(numbers, times), unit)
     numbers = times.astype(np.int64)
@@ -108,7 +111,7 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
         local = times
         if times.dtype.kind == "M":
             local = _to_wall_clock(times, frequency.time_zone)
-        numbers = local if frequency.unit == "step" else local.astype(np.int64)
+        numbers = _wide(local) if frequency.unit == "step" else local.astype(np.int64)
         # No memory holds a grid of 2^40 steps, and larger numbers would wrap around in the sum.
         steps = np.minimum(np.rint(np.diff(numbers) / frequency.count), 2.0**40).astype(np.int64)
         positions = np.concatenate([[0], np.cumsum(steps)])
@@ -142,7 +145,12 @@ def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
         number = np.rint(ratio)
         miss = np.abs(ratio - np.maximum(number, 1))
     if miss.max() <= TOLERANCE:
-        # The mean over all steps does not drift, which the most common one may.
+        # Local midnights held in UTC are a day apart but for two days a year, which make up for
+        # each other. Fractions that were rounded miss ever more, the longer the series.
+        off = gaps - number.astype(gaps.dtype) * step
+        if (off == 0).mean() >= NEARLY_ALL and np.abs(off.cumsum()).max() <= TOLERANCE * step:
+            return step.item()
+        # The mean over all steps does not drift, which the most common one would.
         return float(gaps.astype(np.float64).sum() / number.sum())
     common = int(np.gcd.reduce(gaps)) if whole else 0
     if common and step <= 4 * common:
@@ -167,6 +175,16 @@ def _month_step(local: np.ndarray) -> tuple[int, str, int] | None:
     if (day != np.minimum(anchor, last)).any() or (clock != clock[0]).any() or gaps.min() < 1:
         return None
     return int(np.gcd.reduce(gaps)), "months", anchor
+
+
+def _wide(numbers: np.ndarray) -> np.ndarray:
+    """Integers in 64 bits: differences and sums of smaller ones would wrap around."""
+    return numbers.astype(np.int64) if numbers.dtype.kind in "iu" else numbers
+
+
+def _whole(numbers: np.ndarray) -> np.ndarray:
+    """The nearest integers; integers as they are, since float64 would round large ones."""
+    return numbers if numbers.dtype.kind == "i" else np.rint(numbers).astype(np.int64)
 
 
 def _days_in(month: np.ndarray) -> np.ndarray:

@@ -23,7 +23,8 @@ class TimeForm:
     index       True where they were the index of a pandas frame
     time_zone   the zone of zone-aware time stamps
     dtype       the narwhals type of the column; of a pandas index, its unit of time
-    pattern     for text: how to write a time stamp, as for `strftime`
+    pattern     for text and for numbers that are dates: how to write a time stamp, as for
+                `strftime`, with `%3f` for three digits of a second
     period      for an index of pandas periods: their frequency
     """
 

@@ -8,7 +8,12 @@ What happens to
   unsorted time stamps                    sorted; scores go back in the order of the input's rows
   gaps in time                            filled with unobserved entries at the inferred step
   duplicate time stamps                   merged where they agree or complete each other, else error
-  time zones                              counted in UTC, given back in their zone
+  time zones                              counted in UTC, given back in their zone; text in its
+                                          offset, or in UTC where rows have different ones
+  time as numbers 20260131 or 202601      dates, given back as numbers, where all are days or all
+                                          months of the years 1800 to 2200
+  other numbers as time                   counted in 64 bits, given back in a wider type of integer
+                                          where the column's own is too small for the future
   integers, booleans, decimals            become floating-point numbers
   constant or entirely missing columns    kept: the first is constant, the second never observed
   infinities, numbers beyond 1e300, text, nested values, duplicate names, empty input, missing or
@@ -18,6 +23,7 @@ What happens to
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -28,7 +34,7 @@ from orderless.data.frames import Column, Table, open_table, unmask
 from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
-from orderless.data.timestamps import is_missing
+from orderless.data.timestamps import is_missing, parse_numbers
 from orderless.errors import DataError
 
 # Differences and squares of larger numbers, in units of their spread, would overflow to NaN.
@@ -221,8 +227,6 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
     elif column.kind == "number":
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
         form = column.time or TimeForm("number", column.label, dtype=column.dtype)
-        if values.dtype.kind in "bu":
-            values = values.astype(np.int64)
         if (np.abs(values[~missing].astype(np.float64)) >= 2.0**61).any():
             raise DataError(
                 f"The {column.where} of time holds numbers beyond 2^61. Count from a later start."
@@ -237,7 +241,16 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
             f"The time stamp in row {int(np.argmax(missing))} of {column.where} is missing. Fill "
             "it in, or drop the row."
         )
-    return (values.astype(np.float64) if values.dtype.kind == "f" else values), form
+    if column.kind == "time":
+        return values, form
+    numbers = values.astype(np.float64 if values.dtype.kind == "f" else np.int64)
+    whole = numbers.astype(np.int64)
+    # An index without a name only counts rows.
+    if column.label is not None and np.array_equal(whole, numbers):
+        dates = parse_numbers(whole)
+        if dates is not None:
+            return dates[0], replace(form, pattern=dates[1])
+    return numbers, form
 
 
 def _finite(columns: Sequence[Column]) -> np.ndarray:

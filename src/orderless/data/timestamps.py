@@ -1,8 +1,8 @@
 """Time stamps out of columns of any type, and back into them."""
 
 import re
-from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,8 +24,14 @@ PATTERNS = (
 )
 CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 ISO = re.compile(
-    r"(\d{4}-\d{2}-\d{2})(?:([T ])\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?"
+    r"\d{4}-\d{2}-\d{2}(?:([T ])\d{2}:\d{2}(:\d{2}(?:\.(\d{1,9}))?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
+ISO_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%3f", "%H:%M:%S.%6f", "%H:%M:%S.%9f")
+# In the patterns of a `TimeForm`: so many digits of a second, where `strftime` knows six only.
+FRACTION = re.compile(r"%(\d)f")
+OFFSET = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
+# Numbers are dates in these years only: others are more likely to count something.
+FIRST_YEAR, LAST_YEAR = 1800, 2200
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
 
 
@@ -64,41 +70,46 @@ def parse_text(values: Sequence[str | None], where: str) -> tuple[np.ndarray, Ti
     if first is None or not LOOKS_LIKE_DATE.fullmatch(first.strip()):
         return None
     texts = [None if one is None else one.strip() for one in values]
-    iso = ISO.fullmatch(texts[next(i for i, one in enumerate(texts) if one is not None)] or "")
+    parse = _parse_iso if ISO.fullmatch(first.strip()) else _parse_patterns
     try:
-        return _parse_iso(texts, iso, where) if iso else _parse_patterns(texts, where)
+        return parse(texts, where)
     except ValueError as error:
         if isinstance(error, DataError):
             raise
         return None
 
 
-def _parse_iso(
-    texts: list[str | None], first: re.Match[str], where: str
-) -> tuple[np.ndarray, TimeForm]:
-    separator, seconds, fraction, zone = first.group(2, 3, 4, 5)
-    pattern = "%Y-%m-%d"
-    if separator:
-        pattern += f"{separator}%H:%M" + (":%S" if seconds else "") + (".%f" if fraction else "")
-    if zone:
-        parsed = [None if one is None else datetime.fromisoformat(one) for one in texts]
-        if any(one is not None and one.tzinfo is None for one in parsed):
-            raise DataError(
-                f"Some time stamps in {where} have an offset from UTC and some have none. Write "
-                "all of them the same way."
-            )
-        naive = [
-            None if one is None else one.astimezone(UTC).replace(tzinfo=None) for one in parsed
-        ]
-        pattern += "Z" if zone == "Z" else "+00:00"
-        return to_nanoseconds(np.array(naive, "M8[us]"), where), TimeForm(
-            "text", pattern=pattern, time_zone="UTC"
+def _parse_iso(texts: list[str | None], where: str) -> tuple[np.ndarray, TimeForm]:
+    known = [one for one in texts if one is not None]
+    found = [match for one in known if (match := ISO.fullmatch(one))]
+    if len(found) < len(known):
+        raise ValueError("not all of them are ISO 8601")
+    separators, seconds, fractions, zones = zip(*(one.groups("") for one in found), strict=True)
+    if any(zones) and not all(zones):
+        raise DataError(
+            f"Some time stamps in {where} have an offset from UTC and some have none. Write "
+            "all of them the same way."
         )
-    if not all(one is None or ((found := ISO.fullmatch(one)) and not found[5]) for one in texts):
-        raise ValueError("not all of them are ISO 8601 without an offset")
-    times = np.array(["NaT" if one is None else one for one in texts], "M8[ns]")
-    to_nanoseconds(np.array(["NaT" if one is None else one for one in texts], "M8[us]"), where)
-    return times, TimeForm("text", pattern=pattern)
+    # Many programs leave out what is zero, so every part is written back that any row has.
+    pattern = "%Y-%m-%d"
+    if any(separators):
+        pattern += next(filter(None, separators)) + "%H:%M" + (":%S" if any(seconds) else "")
+    if any(fractions):
+        pattern += f".%{max(map(len, fractions))}f"
+    offset_of = {one: _offset(one) for one in set(zones)}
+    offsets = np.array([offset_of[one] for one in zones], "m8[s]")
+    local = [one.removesuffix(zone) for one, zone in zip(known, zones, strict=True)]
+    # For its error: nanoseconds would wrap around without a word.
+    to_nanoseconds(np.array(local, "M8[us]") - offsets, where)
+    times = np.full(len(texts), "NaT", "M8[ns]")
+    times[[one is not None for one in texts]] = np.array(local, "M8[ns]") - offsets
+    if not zones[0]:
+        return times, TimeForm("text", pattern=pattern)
+    if len(set(offset_of.values())) > 1:
+        zone = "Z" if zones[0] == "Z" else "+00:00"
+        return times, TimeForm("text", pattern=pattern + zone, time_zone="UTC")
+    time_zone = str(datetime.strptime(zones[0], "%z").tzinfo)
+    return times, TimeForm("text", pattern=pattern + zones[0], time_zone=time_zone)
 
 
 def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, TimeForm] | None:
@@ -112,7 +123,8 @@ def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, Ti
             except ValueError:
                 continue
             times = to_nanoseconds(np.array(parsed, "M8[us]"), where)
-            found.append((times, TimeForm("text", pattern=day + clock)))
+            pattern = (day + clock).replace("%f", "%6f")
+            found.append((times, TimeForm("text", pattern=pattern)))
     if len(found) == 2 and not np.array_equal(found[0][0], found[1][0], equal_nan=True):
         raise DataError(
             f"The dates in {where} can be read day first or month first, and nothing in them "
@@ -142,7 +154,91 @@ def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm]
     return to_nanoseconds(times, where), TimeForm("datetime", time_zone=zone)
 
 
-def write_text(times: Iterable[np.datetime64], form: TimeForm) -> list[str]:
-    """Time stamps as text, written the way the input had them."""
+def parse_numbers(numbers: np.ndarray) -> tuple[np.ndarray, str] | None:
+    """Dates written as whole numbers, and their pattern; None where the numbers only count.
+
+    20260131    all are days of the calendar, in the years 1800 to 2200
+    202601      all are months of these years: a counter would soon leave 01 to 12
+    """
+    days = _calendar(numbers // 100, numbers % 100)
+    if days is not None:
+        return days, "%Y%m%d"
+    months = _calendar(numbers, np.ones_like(numbers))
+    return None if months is None else (months, "%Y%m")
+
+
+def _calendar(months: np.ndarray, days: np.ndarray) -> np.ndarray | None:
+    """The days of months such as 202601; None where one is not in the calendar."""
+    year, month = np.divmod(months, 100)
+    if year.min() < FIRST_YEAR or year.max() > LAST_YEAR:
+        return None
+    first = (12 * (year - 1970)).astype("M8[M]") + (month - 1)
+    dates = first.astype("M8[D]") + (days - 1)
+    outside = (month < 1) | (month > 12) | (dates.astype("M8[M]") != first)
+    return None if outside.any() else dates.astype("M8[ns]")
+
+
+def write_text(times: np.ndarray, form: TimeForm) -> list[str]:
+    """Time stamps as text, written the way the input had them.
+
+    Where that cannot say one of them exactly, all are written in ISO 8601 with enough digits.
+    """
     assert form.pattern is not None
-    return [one.astype("M8[us]").item().strftime(form.pattern) for one in times]
+    pattern, local = form.pattern, times + _offset(form.pattern)
+    if not _says(pattern, local):
+        finer = (f"%Y-%m-%dT{clock}{_zone(pattern)}" for clock in ISO_CLOCKS)
+        pattern = next(one for one in finer if _says(one, local))
+    seconds = local.astype("M8[s]")
+    fraction = FRACTION.search(pattern)
+    if fraction is None:
+        return [one.strftime(pattern) for one in seconds.tolist()]
+    before, after = pattern.split(fraction[0])
+    digits = (local - seconds).astype(np.int64) // 10 ** (9 - int(fraction[1]))
+    return [
+        f"{one.strftime(before)}{digit:0{fraction[1]}d}{after}"
+        for one, digit in zip(seconds.tolist(), digits.tolist(), strict=True)
+    ]
+
+
+def write_numbers(times: np.ndarray, form: TimeForm) -> np.ndarray:
+    """Dates as whole numbers, the way `parse_numbers` found them."""
+    texts = write_text(times, form)
+    if not all(map(str.isdigit, texts)):
+        raise DataError(
+            f"The time stamp {texts[0]} cannot be written as a date in one number, which the "
+            f"column {form.name!r} holds. Convert the column to time stamps."
+        )
+    return np.array(texts, np.int64)
+
+
+def round_as_written(times: np.ndarray, form: TimeForm) -> np.ndarray:
+    """The nearest time stamps that can be written the way the input had them."""
+    assert form.pattern is not None
+    unit, offset = _unit(form.pattern), _offset(form.pattern)
+    half = np.array(1, f"m8[{unit}]").astype("m8[ns]") // 2
+    return (times + offset + half).astype(f"M8[{unit}]").astype("M8[ns]") - offset
+
+
+def _says(pattern: str, local: np.ndarray) -> bool:
+    return bool((local.astype(f"M8[{_unit(pattern)}]") == local).all())
+
+
+def _unit(pattern: str) -> str:
+    """The finest unit of time that a pattern writes, as NumPy calls it."""
+    fraction = FRACTION.search(pattern)
+    if fraction is not None:
+        return f"{10 ** (9 - int(fraction[1]))}ns"
+    units = {"%S": "s", "%M": "m", "%d": "D"}
+    return next((unit for sign, unit in units.items() if sign in pattern), "M")
+
+
+def _zone(text: str) -> str:
+    """The offset from UTC at the end of a pattern or a time stamp; "" where there is none."""
+    found = OFFSET.search(text)
+    return found[0] if found else ""
+
+
+def _offset(text: str) -> np.timedelta64:
+    """How far the clock of a pattern or a time stamp is ahead of UTC."""
+    ahead = datetime.strptime(_zone(text) or "Z", "%z").utcoffset()
+    return np.timedelta64(ahead or timedelta(0), "s")

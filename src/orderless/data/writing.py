@@ -4,12 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from orderless.data.frames import Column, build_frame, pandas_index
 from orderless.data.frequency import Frequency
 from orderless.data.panel import Panel
+from orderless.data.timestamps import round_as_written, write_numbers
 from orderless.errors import DataError
+
+SMALL_INTEGERS = (nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32)
 
 
 def write_forecast(
@@ -185,7 +189,8 @@ def _values(label: Any, values: np.ndarray) -> Column:
 
 def _index(panel: Panel, times: np.ndarray) -> Any:
     """The index of a pandas frame where it held the time stamps."""
-    return pandas_index(times, panel.form.time) if panel.form.time.index else None
+    form = panel.form.time
+    return pandas_index(_as_written(panel, times), form) if form.index else None
 
 
 def _time(panel: Panel, times: np.ndarray) -> list[Column]:
@@ -201,12 +206,26 @@ def _cutoff(panel: Panel, times: np.ndarray) -> Column:
 
 
 def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Column:
-    form = panel.form.time
+    form, times = panel.form.time, _as_written(panel, times)
     if times.dtype.kind in "mM":
         # The type of an index says nothing about a column.
         return Column(label, "time", times, replace(form, dtype=None) if form.index else form)
     dtype = None if form.index or form.dtype is None or form.dtype.is_float() else form.dtype
+    if dtype in SMALL_INTEGERS and times.max() > np.iinfo(str(dtype).lower()).max:
+        dtype = None
     return Column(label, "number", times, dtype=dtype)
+
+
+def _as_written(panel: Panel, times: np.ndarray) -> np.ndarray:
+    """Time stamps that the text of the input can say, or numbers where it had dates as numbers."""
+    form = panel.form.time
+    if form.pattern is None:
+        return times
+    # The mean of steps that jitter falls between what can be written, but rounding is harmless: a
+    # jitter of 5 % shows in writing only where a step is 20 of the smallest difference or more.
+    if any(one.frequency and isinstance(one.frequency.count, float) for one in panel.systems):
+        times = round_as_written(times, form)
+    return write_numbers(times, form) if form.kind == "number" else times
 
 
 def _group(panel: Panel, sizes: Sequence[int] | None) -> list[Column]:
