@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from orderless.data import read_cases, read_panel
+from orderless.data.frames import build_frame, open_table
+from orderless.data.panel import Form
 from orderless.errors import DataError
 
 INDICES = {
@@ -60,6 +62,33 @@ def test_nulls_of_polars_and_arrow_are_unobserved():
 def test_series_are_frames_of_one_column():
     assert read_panel(pd.Series([1.0, 2.0], name="x")).variables == ("x",)
     assert read_panel(pl.Series("x", [1.0, 2.0])).variables == ("x",)
+
+
+def test_a_series_without_a_name_is_called_value_and_0_is_a_name():
+    assert read_panel(pd.Series([1.0, 2.0])).variables == ("value",)
+    assert read_panel(pl.Series([1.0, 2.0])).variables == ("value",)
+    series = pd.Series([1.0, 2.0], name=0)
+    assert read_panel(series).variables == read_panel(series.to_frame()).variables == ("0",)
+
+
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt128])
+def test_integers_of_128_bits_are_numbers(dtype):
+    frame = pl.DataFrame({"time": [1, 2], "a": [2**100, 3]}, {"time": dtype, "a": dtype})
+    (system,) = read_panel(frame).systems
+    assert system.values.tolist() == [[2.0**100, 3]]
+    assert system.times.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("names", [["", "x"], ["x", ""], [""], ["1", "0"]], ids=str)
+@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
+def test_a_frame_is_built_with_any_names(names, library):
+    values = [[place + 0.25, place + 0.5] for place, _ in enumerate(names)]
+    frame = pl.DataFrame(dict(zip(names, values, strict=True)))
+    frame = {"pandas": frame.to_pandas, "arrow": frame.to_arrow, "polars": frame.clone}[library]()
+    table = open_table(frame)
+    built = nw.from_native(build_frame(Form("wide", table.library), list(table.columns)))
+    assert built.columns == names
+    assert built.to_numpy().T.tolist() == values
 
 
 def test_narwhals_frames_are_frames():

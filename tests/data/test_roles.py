@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
@@ -79,3 +80,79 @@ def test_a_decimal_comma_is_recognised():
 def test_time_stamps_that_cannot_be_read_are_not_said_to_be_numbers():
     with pytest.raises(DataError, match="cannot be read as a time stamp"):
         read_panel({"time": ["noon", "midnight"], "a": [1, 2], "b": [1, 2]})
+
+
+HOURS = pd.date_range("2026-01-01", periods=48, freq="h")
+READINGS = 10 + np.sin(np.arange(48.0))
+
+
+@pytest.mark.parametrize("name", ["time", "clock"])
+@pytest.mark.parametrize("columns", [3, 4])
+def test_a_clock_beside_a_date_names_no_variables(name, columns):
+    days, clocks = HOURS.strftime("%Y-%m-%d"), HOURS.strftime("%H:%M")
+    frame = pd.DataFrame({"date": days, name: clocks, "load": READINGS, "more": READINGS})
+    frame = frame.iloc[:, :columns]
+    with pytest.raises(DataError, match="'00:00' in row 0, a time of day without its date") as info:
+        read_panel(frame)
+    advice = str(info.value).partition("with pandas: ")[2].rstrip(".")
+    for dates in (frame, frame.assign(date=pd.to_datetime(days))):
+        exec(advice, {"frame": dates})
+        (system,) = read_panel(dates).systems
+        assert system.times.tolist() == HOURS.as_unit("ns").asi8.tolist()
+
+
+@pytest.mark.parametrize("index", [None, pd.RangeIndex(3), HOURS[:3].rename("date")])
+def test_a_clock_without_a_column_of_dates_is_refused(index):
+    frame = pd.DataFrame({"time": [None, "1:05 pm", "2:05 pm"], "a": [1, 2, 3]}, index)
+    for one in (frame, pl.from_pandas(frame)):
+        with pytest.raises(DataError, match=r"'1:05 pm' in row 1, .* as in 2026-12-31 23:59\.$"):
+            read_panel(one)
+
+
+@pytest.mark.parametrize("readings", [READINGS.round(2), np.arange(48) % 3, np.zeros(48, int)])
+def test_readings_with_an_error_among_them_name_no_variables(readings):
+    texts = readings.astype(str).astype(object)
+    texts[30] = "ERR"
+    with pytest.raises(DataError, match="column 'a' holds 'ERR' in row 30 where numbers"):
+        read_panel({"time": HOURS, "a": texts, "b": READINGS})
+
+
+@pytest.mark.parametrize("readings", [READINGS.round(1), np.full(48, 0.5)])
+def test_decimal_commas_name_no_variables(readings):
+    texts = [str(one).replace(".", ",") for one in readings]
+    with pytest.raises(DataError, match=r"in row 0 where numbers .* with a point here"):
+        read_panel({"time": HOURS, "a": texts, "b": READINGS})
+
+
+def test_a_decimal_comma_is_recognised_after_whole_numbers():
+    with pytest.raises(DataError, match=r"'10,5' in row 1 .* with a point here"):
+        read_panel({"time": HOURS[:3], "a": ["10", "10,5", "11"], "b": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("text", ["1,234,567", "1_234"])
+def test_thousands_set_apart_name_no_variables(text):
+    with pytest.raises(DataError, match=f"'{text}' in row 2"):
+        read_panel({"time": HOURS[:3], "a": ["1", "2", text], "b": [1, 2, 3]})
+
+
+@pytest.mark.parametrize("ids", [("1",), ("1", "2", "10"), ("1", "2", "A3"), ("1_1", "1_2")])
+def test_whole_numbers_name_variables_where_they_stand_at_every_time(ids):
+    rows = [(when, one, 1.0) for when in HOURS for one in ids][:-1]
+    panel = read_panel(pd.DataFrame(rows, columns=["when", "station", "level"]))
+    assert panel.variables == ids
+
+
+@pytest.mark.parametrize(
+    ("first", "odd"),
+    [
+        ("2026-01-01 00:00", "2026-01-13 12h"),
+        ("2026-01-01 00:00", "13.01.2026 12:00"),
+        ("02/01/2026", "01/13/2026"),
+        ("noon", None),
+    ],
+)
+def test_the_first_time_stamp_that_cannot_be_read_is_named(first, odd):
+    texts = [None, first, first.replace("02/", "13/"), None, odd, odd]
+    words = f"'{odd}' in row 4" if odd else f"'{first}' in row 1"
+    with pytest.raises(DataError, match=f"{words}, which cannot be read as a time stamp"):
+        read_panel({"time": texts, "a": range(6)})

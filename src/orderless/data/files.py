@@ -11,11 +11,13 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
+from itertools import chain
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import narwhals as nw
 import numpy as np
@@ -29,6 +31,10 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
 # What pandas calls the one level of an index without a name in parquet. It comes last.
 NAMELESS_INDEX = "__index_level_0__"
+# A name in quotes, after whichever separator, and all of the first row: names may have line breaks.
+QUOTED = re.compile(r'(?<![^,;\t|])"(?:[^"]|"")*+"')
+HEADER = re.compile(rf'(?:{QUOTED.pattern}|[^"\r\n]++|")*+')
+LONGEST_HEADER = 2**24
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -66,14 +72,14 @@ def read_table(path: str | PathLike[str]) -> Any:
     except DataError:
         raise
     except Exception as error:
-        # Every library has its own words for a damaged file; where it is a row, ours say which.
-        read_csv_plainly(path, names, separator)
+        # Every library has its own words for what is not UTF-8; these are ours.
+        _text(path)
         raise DataError(
             f"{path.name} cannot be read as CSV with {separator!r} between {len(names)} columns "
             f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
             "or bars."
         ) from error
-    return _name_first_column(_drop_nameless(_read_spaced(table)))
+    return _name_first_column(_read_numbers(_drop_nameless(table)))
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
@@ -252,17 +258,19 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     """The column names and the separator, which no library may guess differently."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            line = file.readline()
+            text = file.read(LONGEST_HEADER)
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path.name} is not UTF-8 text ({error.reason}). Save it as such."
         ) from error
-    if not line.strip():
+    header = HEADER.match(text)
+    if header is None or not header[0].strip():
         raise DataError(f"{path.name} is empty, or its first line is. It must begin with a header.")
-    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=line.count)
-    if separator not in line and "|" in line:
+    bare = QUOTED.sub("", header[0])
+    separator = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=bare.count)
+    if separator not in bare and "|" in bare:
         separator = "|"
-    names = next(csv.reader([line], delimiter=separator))
+    names = next(csv.reader(io.StringIO(header[0], newline=""), delimiter=separator))
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
         raise DataError(f"{path.name} has two columns called {twice[0]!r}. Rename one of them.")
@@ -277,22 +285,31 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
 
 def _check_rows(path: Path, columns: int, separator: str) -> None:
     """Refuse a row of the wrong length: some libraries fill it up, or cut it, without a word."""
-    mark = separator.encode()
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            # Within quotes a row may go over several lines: the reader itself has to count.
-            if b'"' in line:
-                return
-            entries = line.count(mark) + 1
-            if entries == columns or not line.strip():
+    # What is no UTF-8 is for the reader to refuse.
+    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        rows = _count_entries(file, separator)
+        for number, (entries, blank) in enumerate(rows, 1):
+            if entries == columns or blank:
                 continue
             # A forecast begins at the last row, and the number it breaks off at may be cut too.
-            if entries < columns and not file.read().strip():
+            if entries < columns and all(blank for _, blank in rows):
                 raise DataError(
                     f"The last row of {path.name} has {entries} entries; the header has {columns}. "
                     "Is the file still being written? Wait, or delete the row."
                 )
             raise _wrong_row(path, number, entries, columns)
+
+
+def _count_entries(file: TextIO, separator: str) -> Iterator[tuple[int, bool]]:
+    """How many entries each row has, and whether it is a blank line."""
+    for line in file:
+        if '"' in line:
+            # Separators within quotes are text, and the row may go on in the next line.
+            row = next(csv.reader(chain([line], file), delimiter=separator))
+            yield len(row), False
+        else:
+            entries = line.count(separator) + 1
+            yield entries, entries == 1 and line.isspace()
 
 
 def _without_blank_lines(path: Path, separator: str) -> Path | io.BytesIO:
@@ -322,8 +339,8 @@ def _rename(table: Any, names: list[str]) -> Any:
     return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
 
 
-def _read_spaced(table: Any) -> Any:
-    """Numbers also where spaces stand around them, which some libraries take for text."""
+def _read_numbers(table: Any) -> Any:
+    """Numbers also where a library takes them for text: +3, NAN, Inf, or with spaces around."""
     if isinstance(table, dict):
         return table
     frame = nw.from_native(table, eager_only=True)
@@ -331,16 +348,13 @@ def _read_spaced(table: Any) -> Any:
         if dtype != nw.String:
             continue
         entries = ["" if is_missing(one) else one for one in frame[name].to_list()]
-        if all(one == one.strip() for one in entries):
+        column = _plain_column(entries)
+        if column.dtype == object:
             continue
-        try:
-            # Not as floating-point numbers, which are too coarse for nanoseconds since 1970.
+        # Floating-point numbers are too coarse for nanoseconds since 1970.
+        with suppress(ValueError, OverflowError):
             column = np.array([int(one) for one in entries], np.int64)
-        except (ValueError, OverflowError):
-            column = _plain_column(entries)
-        if column.dtype != object:
-            series = nw.new_series(name, column, backend=frame.implementation)
-            frame = frame.with_columns(series)
+        frame = frame.with_columns(nw.new_series(name, column, backend=frame.implementation))
     return frame.to_native()
 
 
@@ -383,20 +397,24 @@ def _numbers_rows(values: np.ndarray, names: Iterable[str]) -> bool:
 
 
 def _plain_column(entries: list[str]) -> np.ndarray:
-    missing = [entry.strip() in MISSING for entry in entries]
-    words = {
-        entry.strip().lower() for entry, gone in zip(entries, missing, strict=True) if not gone
-    }
-    if words and words <= {"true", "false"}:
-        entries = [{"true": "1", "false": "0"}.get(one.strip().lower(), one) for one in entries]
-    try:
-        return np.array(
-            [np.nan if gone else float(one) for one, gone in zip(entries, missing, strict=True)]
-        )
-    except ValueError:
-        column = np.empty(len(entries), object)
-        column[:] = [None if gone else one for one, gone in zip(entries, missing, strict=True)]
-        return column
+    """Numbers or truth values where all entries are, else text; NaN or None where there is none."""
+    known = [None if one.strip() in MISSING else one for one in entries]
+    for read in (_to_number, _to_truth):
+        with suppress(ValueError):
+            return np.array([np.nan if one is None else read(one) for one in known])
+    column = np.empty(len(known), object)
+    column[:] = known
+    return column
+
+
+def _to_number(entry: str) -> float:
+    if "_" in entry:
+        raise ValueError("Python alone takes 1_000 for a number.")
+    return float(entry)
+
+
+def _to_truth(entry: str) -> float:
+    return float(("false", "true").index(entry.strip().lower()))
 
 
 def _write(table: Any, path: str, ending: str) -> None:

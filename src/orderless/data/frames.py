@@ -83,9 +83,8 @@ def open_table(data: Any) -> Table | None:
     if isinstance(frame, nw.LazyFrame):
         raise DataError("The frame is lazy and holds no values yet. Call .collect() on it first.")
     if isinstance(frame, nw.Series):
-        frame = frame.to_frame()
-        if not frame.columns[0]:
-            frame = frame.rename({frame.columns[0]: "value"})
+        # No name is None in pandas and empty in polars; 0 is one.
+        frame = (frame.alias("value") if frame.name in (None, "") else frame).to_frame()
     if not isinstance(frame, nw.DataFrame):
         return None
     _check_labels(list(frame.columns))
@@ -102,6 +101,15 @@ def open_table(data: Any) -> Table | None:
         index if counted else None,
         labels,
     )
+
+
+def is_number(entry: Any) -> bool:
+    """Whether an entry is a number, or text that reads as one; 1_000 does to Python alone."""
+    try:
+        float(entry)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return not (isinstance(entry, str) and "_" in entry)
 
 
 def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column:
@@ -155,27 +163,26 @@ def build_frame(form: Form, columns: list[Column], index: Any = None) -> Any:
             )
             for one in columns
         }
-    # Only pandas has labels that are no text; narwhals wants text, so they are set at the end.
-    names = [str(label) for label in labels]
+    # Places until all columns are there: narwhals and polars do not take an empty name for one.
+    places = [str(place) for place in range(len(columns))]
     plain = [one.time is None and one.values.dtype == np.float64 for one in columns]
     frames = []
-    for is_plain, run in groupby(zip(plain, names, columns, strict=True), key=itemgetter(0)):
-        _, run_names, run_columns = zip(*run, strict=True)
+    for is_plain, run in groupby(zip(plain, places, columns, strict=True), key=itemgetter(0)):
+        _, run_places, run_columns = zip(*run, strict=True)
         if is_plain:
             # Numbers go in as one block, since a frame may have thousands of such columns.
             block = np.stack([one.values for one in run_columns], 1)
-            frames.append(nw.from_numpy(block, list(run_names), backend=form.library))
+            frames.append(nw.from_numpy(block, list(run_places), backend=form.library))
         else:
             # Not DataFrame.from_dict, which loses the time zones of pandas columns.
             frames += [
-                _to_series(name, one, form.library).to_frame()
-                for name, one in zip(run_names, run_columns, strict=True)
+                _to_series(place, one, form.library).to_frame()
+                for place, one in zip(run_places, run_columns, strict=True)
             ]
     frame = nw.concat(frames, how="horizontal") if len(frames) > 1 else frames[0]
-    if frame.columns != names:
-        # polars gives an empty name a longer one.
-        frame = frame.rename(dict(zip(frame.columns, names, strict=True)))
-    native = frame.to_native()
+    # Only pandas has labels that are no text; narwhals wants text, so they are set at the end.
+    names = [str(label) for label in labels]
+    native = frame.rename(dict(zip(places, names, strict=True))).to_native()
     if form.library.is_pandas_like():
         if names != labels:
             native.columns = labels
@@ -232,7 +239,9 @@ def _columns(frame: nw.DataFrame) -> Iterator[Column]:
 def _from_series(series: nw.Series) -> Column:
     label, dtype = series.name, series.dtype
     if dtype == nw.Boolean or dtype.is_numeric():
-        if series.null_count() or dtype.is_decimal() or dtype == nw.Boolean:
+        # NumPy has neither decimals nor integers of 128 bits, and no gaps in booleans or integers.
+        foreign = dtype.is_decimal() or dtype in (nw.Boolean, nw.Int128, nw.UInt128)
+        if foreign or series.null_count():
             values = series.cast(nw.Float64).to_numpy()
         else:
             values = series.to_numpy()

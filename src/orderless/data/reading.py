@@ -59,7 +59,7 @@ def read_panel(
             are equally spaced and counted from 0. A pandas index of time stamps counts as one.
     variable, value     the columns of a long frame that name the variable and hold its value;
             found by name (`unique_id, ds, y`; `item_id, timestamp, target`; `variable, value`) or,
-            in a frame of three columns, by type
+            in a frame of three columns, by type, where the text is neither a clock nor readings
     group   the column that tells independent systems apart; nothing couples them
     """
     if isinstance(data, Panel):

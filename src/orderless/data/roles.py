@@ -1,15 +1,17 @@
 """Which column of a frame is time, which names variables or systems, and which hold values."""
 
+import re
+from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from orderless.data.frames import Column, Table
-from orderless.data.timestamps import is_time_name
+from orderless.data.frames import Column, Table, is_number
+from orderless.data.timestamps import is_time_name, parse_text
 from orderless.errors import DataError
 
 VARIABLE_NAMES = {"unique_id", "item_id", "series_id", "variable", "sensor", "series", "tag"}
 VALUE_NAMES = {"y", "value", "target"}
+CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[ap]m)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def assign_roles(
         time_column = _find_time(left, table.index)
         left = [one for one in left if one is not time_column]
     if id_column is None and value_column is None and time_column is not None:
-        id_column, value_column = _find_long(left)
+        id_column, value_column = _find_long(left, time_column)
     elif id_column is None and value_column is not None:
         id_column = _only([one for one in left if one.kind == "text"], "variable", left)
     elif value_column is None and id_column is not None:
@@ -62,13 +64,14 @@ def assign_roles(
         # A plain range counts the rows of one system; over several it would tear them apart.
         if time_column is None and group_column is None:
             time_column = table.counted
-        return Roles(time_column, None, None, group_column, _check_variables(left, table))
+        variables = _check_variables(left, table, time_column)
+        return Roles(time_column, None, None, group_column, variables)
     if left:
         raise DataError(
             f"A long frame has one column each for time, variable and value, but {left[0].where} "
             "is none of them. Drop it, or pass group= if it tells independent systems apart."
         )
-    _check_variables([value_column], table)
+    _check_variables([value_column], table, time_column)
     return Roles(time_column, id_column, value_column, group_column, ())
 
 
@@ -94,7 +97,7 @@ def _find_time(left: list[Column], index: Column | None) -> Column | None:
     return numbers[0] if numbers else index
 
 
-def _find_long(left: list[Column]) -> tuple[Column | None, Column | None]:
+def _find_long(left: list[Column], time: Column) -> tuple[Column | None, Column | None]:
     ids = [
         one
         for one in left
@@ -106,8 +109,31 @@ def _find_long(left: list[Column]) -> tuple[Column | None, Column | None]:
         return ids[0], values[0]
     if sorted(one.kind for one in left) == ["number", "text"]:
         text, number = sorted(left, key=lambda one: one.kind, reverse=True)
-        return text, number
+        if _names_variables(text, time):
+            return text, number
     return None, None
+
+
+def _names_variables(column: Column, time: Column) -> bool:
+    """Whether text is names, and not the clock beside a date or readings with an error among them.
+
+    Of numbers only whole ones are names, and only where each stands at most time stamps.
+    """
+    if is_time_name(column.label) or _holds_clocks(column):
+        return False
+    known = [one for one in column.values if one is not None]
+    numbers = [one for one in known if is_number(one.replace(",", "").replace("_", ""))]
+    if 2 * len(numbers) < len(known):
+        return True
+    whole = all(one.replace("_", "").strip().isdigit() for one in numbers)
+    # Readings fill half of this at most, one at every time stamp; ids all of it but for gaps.
+    places = len(set(known)) * len(set(time.values.tolist()))
+    return whole and places < 1.5 * len(known)
+
+
+def _holds_clocks(column: Column) -> bool:
+    """Whether all there is in a column of text is times of day."""
+    return all(one is None or CLOCK.fullmatch(one.strip()) for one in column.values)
 
 
 def _only(candidates: list[Column], role: str, left: list[Column]) -> Column:
@@ -119,7 +145,9 @@ def _only(candidates: list[Column], role: str, left: list[Column]) -> Column:
     return candidates[0]
 
 
-def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, ...]:
+def _check_variables(
+    columns: Sequence[Column], table: Table, time: Column | None
+) -> tuple[Column, ...]:
     if not columns:
         raise DataError(
             "The frame has no column with values of a variable; it has "
@@ -131,39 +159,65 @@ def _check_variables(columns: Sequence[Column], table: Table) -> tuple[Column, .
                 f"The {one.where} holds time stamps where numbers are needed. Pass time= if it is "
                 "the time column, or drop it."
             )
+        if one.kind == "text" and _holds_clocks(one):
+            raise DataError(
+                f"The {one.where} holds {_example(one, _first_no_number(one))}, a time of day "
+                "without its date. Join date and clock into one column, as in 2026-12-31 23:59"
+                f"{_how_to_join(time, one)}."
+            )
         if one.kind == "text" and is_time_name(one.label):
             raise DataError(
-                f"The {one.where} holds {_example(one)}, which cannot be read as a time stamp. "
-                "Write time stamps as 2026-12-31 23:59, or drop the column."
+                f"The {one.where} holds {_example(one, _first_no_time(one))}, which cannot be read "
+                "as a time stamp. Write all of them the same way, such as 2026-12-31 23:59, or "
+                "drop the column."
             )
         if one.kind != "number":
+            row = _first_no_number(one)
             raise DataError(
-                f"The {one.where} holds {_example(one)} where numbers are needed. Pass group= if "
-                "it tells independent systems apart, variable= if it names the variables of a long "
-                f"frame; convert it, or drop it.{_decimal_comma(one)}"
+                f"The {one.where} holds {_example(one, row)} where numbers are needed. Pass group= "
+                "if it tells independent systems apart, variable= if it names the variables of a "
+                f"long frame; convert it, or drop it.{_decimal_comma(one, row)}"
             )
     return tuple(columns)
 
 
-def _example(column: Column) -> str:
-    """An entry that is no number, and its row: in a column of text, one that does not read so."""
-    for row, entry in enumerate(column.values):
-        if entry is not None and not _reads_as_number(entry):
-            return f"{repr(entry)[:40]} in row {row}"
-    return f"values of type {column.dtype}"
+def _example(column: Column, row: int | None) -> str:
+    if row is None:
+        return f"values of type {column.dtype}"
+    return f"{repr(column.values[row])[:40]} in row {row}"
 
 
-def _decimal_comma(column: Column) -> str:
-    """A hint where the first entry is a number as written in half of the world."""
-    first = next((one for one in column.values if one is not None), None)
-    if isinstance(first, str) and "," in first and _reads_as_number(first.replace(",", ".")):
+def _first_no_number(column: Column) -> int | None:
+    rows = enumerate(column.values)
+    return next((row for row, one in rows if one is not None and not is_number(one)), None)
+
+
+def _first_no_time(column: Column) -> int:
+    """The first row of text that does not read as a time stamp together with those before it."""
+    known = [row for row, one in enumerate(column.values) if one is not None]
+    return known[bisect_left(known, True, key=lambda row: not _read_as_times(column, row))]
+
+
+def _read_as_times(column: Column, last: int) -> bool:
+    try:
+        return parse_text(column.values[: last + 1].tolist(), column.where) is not None
+    except DataError:
+        # Day or month first: they do read, and it is a later row that decides.
+        return True
+
+
+def _how_to_join(date: Column | None, clock: Column) -> str:
+    if date is None or (date.time is not None and date.time.index):
+        return ""
+    return (
+        f"; with pandas: frame[{date.label!r}] = frame[{date.label!r}].astype(str) + ' ' + "
+        f"frame.pop({clock.label!r})"
+    )
+
+
+def _decimal_comma(column: Column, row: int | None) -> str:
+    """A hint where an entry is a number as written in half of the world."""
+    entry = None if row is None else column.values[row]
+    if isinstance(entry, str) and is_number(entry.replace(",", ".")):
         return " Decimals are written with a point here, not with a comma."
     return ""
-
-
-def _reads_as_number(entry: Any) -> bool:
-    try:
-        float(entry)
-    except (TypeError, ValueError):
-        return False
-    return True
