@@ -1,25 +1,45 @@
 import pytest
 import torch
+from scan_cases import Case, build, results
 
-from orderless.ops import Generator, vi_scan
+from orderless.ops import FullGenerator, vi_scan
 
 
-@pytest.mark.parametrize("form", ["chunked", "reference"])
+def run(call, form):
+    arguments = {name: getattr(call, name) for name in call.__dataclass_fields__}
+    return vi_scan(**arguments, form=form)
+
+
+@pytest.mark.parametrize("form", ["chunked", "convolution", "reference", "step"])
 @pytest.mark.parametrize("feedback", [False, True])
-def test_autocast_does_not_lower_the_precision_of_a_scan(form, feedback):
-    draw = torch.Generator().manual_seed(0)
-    rates = -torch.rand(2, 4, generator=draw) - 0.5
-    weights = torch.randn(2, 3, 40, 2, 4, generator=draw)
-    arguments = {
-        "x": torch.randn(2, 3, 40, 8, generator=draw),
-        "step": torch.rand(2, 40, 2, generator=draw),
-        "generator": Generator(rates, rates - 0.1, rates),
-        "write": weights,
-        "read": weights.flip(2),
-        "mean_generator": Generator(rates - 0.2, rates - 0.1, rates) if feedback else None,
-    }
-    y, state = vi_scan(**arguments, form=form)
+@pytest.mark.parametrize("field", [False, True])
+def test_autocast_does_not_lower_the_precision_of_a_scan(form, feedback, field):
+    case = Case(
+        time=1 if form == "step" else 40,
+        heads=2,
+        head_size=4,
+        field=field,
+        feedback=feedback,
+        constant=form == "convolution",
+    )
+    call = build(case, torch.float32)
+    expected = results(call, lambda c: run(c, form))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        y_cast, state_cast = vi_scan(**arguments, form=form)
-    assert torch.equal(y, y_cast)
-    assert torch.equal(state, state_cast)
+        found = results(call, lambda c: run(c, form))
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+def test_autocast_does_not_lower_the_precision_of_a_full_mean():
+    call = build(Case(feedback=True), torch.float32)
+    rates = [rate.requires_grad_() for rate in call.mean_generator]
+    arguments = {name: getattr(call, name) for name in call.__dataclass_fields__}
+    arguments["mean_generator"] = FullGenerator(*rates, torch.full_like(rates[0], 0.01))
+
+    def gradients():
+        return torch.autograd.grad(vi_scan(**arguments)[0].sum(), rates)
+
+    expected = gradients()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for found, value in zip(gradients(), expected, strict=True):
+            assert torch.equal(found, value)

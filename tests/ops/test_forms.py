@@ -51,6 +51,20 @@ def test_a_form_agrees_with_the_reference(form, dtype, case):
     assert_agrees(results(call, lambda c: run(c, form)), call, TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("v", [-1e-3, -1.0, -1.000001, -1e3])
+@pytest.mark.parametrize("h", [-1e-3, -1.0, -1e3])
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_agrees_for_all_steps_and_rates(form, feedback, h, v):
+    case = settle(Case(time=20, states=1, field=False, feedback=feedback), form)
+    call = build(case, torch.float32)
+    own = Generator(*(torch.full((1, 1), rate) for rate in (h, v, 1.0)))
+    call = replace(call, generator=own, mean_generator=own if feedback else None)
+    for step in (0.0, 1e-6, 1e-3, 1.0, 1e3, 1e6):
+        call = replace(call, step=torch.full_like(call.step, step))
+        assert_agrees(results(call, lambda c: run(c, form)), call, TOLERANCE[torch.float32])
+
+
 @pytest.mark.parametrize("feedback", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_agrees_at_full_size(form, feedback):
@@ -196,14 +210,77 @@ def test_reverse_equals_flipping_every_time_axis(form, case):
     assert (state - state_reverse).norm() <= 1e-10 * state.norm()
 
 
-@pytest.mark.parametrize("form", ["chunked", "reference"])
+@pytest.mark.parametrize("form", ["chunked", "convolution", "reference"])
 def test_the_future_does_not_change_the_past(form):
-    call = build(Case(time=50, feedback=True))
+    call = build(settle(Case(time=50, feedback=True), form))
 
     def outputs(x):
         return run(replace(call, x=x), form)[0]
 
     assert causality_error(outputs, call.x) == 0.0
+
+
+@pytest.mark.parametrize("form", ["chunked", "convolution", "reference"])
+def test_an_outlier_at_the_end_does_not_change_the_past(form):
+    call = build(settle(Case(time=50), form), torch.float32)
+    last = torch.arange(50).unsqueeze(-1) == 49
+    y, _ = run(call, form)
+    for outlier in (1e6, 1e30, torch.nan):
+        changed, _ = run(replace(call, x=torch.where(last, outlier, call.x)), form)
+        # What is not a number spreads within a matrix product, which holds 16 ticks.
+        reached = 16 if outlier != outlier else 1
+        assert torch.equal(changed[:, :, :-reached], y[:, :, :-reached])
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_an_empty_batch_is_answered_by_an_empty_one(form, feedback):
+    call = build(settle(Case(batch=0, time=4, feedback=feedback), form))
+    for name, value in results(call, lambda c: run(c, form)).items():
+        sizes = tensors(call) | {"output": call.x, "last state": call.state}
+        assert value.shape == sizes[name].shape
+
+
+@pytest.mark.parametrize("feedback", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_second_derivative_is_right_or_refused(form, feedback):
+    sizes = {"batch": 1, "variables": 2, "time": 3, "head_size": 1, "states": 2}
+    call = build(settle(Case(**sizes, feedback=feedback), form))
+    leaves = {name: value.detach().requires_grad_() for name, value in tensors(call).items()}
+
+    def seconds(form, name):
+        """Of a linear and of a nonlinear function of the output, by one argument, then by all."""
+        for power in (1, 2):
+            y, _ = run(with_tensors(call, leaves), form)
+            (first,) = torch.autograd.grad(y.pow(power).sum(), leaves[name], create_graph=True)
+            yield from torch.autograd.grad(
+                first.square().sum(), list(leaves.values()), materialize_grads=True
+            )
+
+    for name in leaves:
+        of_rates = name == "step" or "generator" in name
+        if of_rates or form == "chunked" or (feedback and form == "convolution"):
+            if name not in ("skip", "gate"):
+                with pytest.raises(RuntimeError, match="gradient can be taken once"):
+                    list(seconds(form, name))
+            continue
+        for found, truth in zip(seconds(form, name), seconds("reference", name), strict=True):
+            torch.testing.assert_close(found, truth)
+
+
+def test_second_derivatives_of_the_reference_pass_gradgradcheck():
+    sizes = {"batch": 1, "variables": 2, "time": 3, "head_size": 1, "states": 1}
+    call = build(Case(**sizes, feedback=True))
+    leaves = {
+        name: value.detach().requires_grad_()
+        for name, value in tensors(call).items()
+        if name != "step" and "generator" not in name
+    }
+
+    def function(*values):
+        return run(with_tensors(call, dict(zip(leaves, values, strict=True))), "reference")
+
+    assert torch.autograd.gradgradcheck(function, list(leaves.values()))
 
 
 @pytest.mark.parametrize("form", ["chunked", "convolution", "reference"])

@@ -13,8 +13,8 @@ RELATIVE = {torch.float32: 1e-5, torch.float64: 1e-13}
 SMALLEST = 1e-30  # below it a coefficient no longer matters
 
 rates = st.floats(1e-3, 1e3).map(lambda r: -r)
-gaps = st.one_of(st.just(0.0), st.floats(-10, 2).map(lambda e: 10**e))
-steps = st.floats(-6, 1).map(lambda e: 10**e)
+gaps = st.one_of(st.just(0.0), st.floats(-10, 6).map(lambda e: 10**e))
+steps = st.one_of(st.just(0.0), st.floats(-6, 6).map(lambda e: 10**e))
 
 
 def exact(h, v, span):
@@ -58,6 +58,28 @@ def test_the_derivative_of_the_hold_by_its_span_is_the_transition(rate, gap, spa
         (slope,) = torch.autograd.grad(integral, span, retain_graph=True)
         if integrand > SMALLEST:
             assert (slope - integrand).abs() <= 1e-5 * integrand
+
+
+@settings(max_examples=400)
+@given(rate=rates, gap=gaps, span=steps, swap=st.booleans())
+def test_float32_has_the_derivatives_of_float64(rate, gap, span, swap):
+    h, v = torch.tensor(rate), torch.tensor(rate) * (1 + torch.tensor(gap))
+    h, v = (v, h) if swap else (h, v)
+
+    def derivatives(dtype):
+        leaves = [value.to(dtype).requires_grad_() for value in (h, v, torch.tensor(span))]
+        return [
+            found.item()
+            for entry in coefficients(*leaves)
+            for found in torch.autograd.grad(entry, leaves, retain_graph=True)
+        ]
+
+    exact = derivatives(torch.float64)
+    sizes = [abs(truth) for truth in exact]
+    # What crosses grows and then decays: where its slope is 0, the terms of the slope are not.
+    sizes[8] += torch.exp(min(h, v).double() * span).item()
+    for found, truth, size in zip(derivatives(torch.float32), exact, sizes, strict=True):
+        assert abs(found - truth) <= 2e-5 * size + SMALLEST
 
 
 @pytest.mark.parametrize("gap", [0.0, 1e-12, 1e-6, 1e-2, 1.0])

@@ -52,3 +52,15 @@ def test_causality_needs_a_past_and_outputs_that_belong_to_inputs(x):
 
 def test_an_output_of_zeros_has_no_error_unless_it_changes(x):
     assert equivariance_error(torch.zeros_like, x) == 0.0
+
+
+def test_an_answer_that_is_not_a_number_keeps_no_promise(x):
+    def never(values):
+        return torch.full_like(values, torch.nan)
+
+    def unchanged(values):
+        return values if torch.equal(values, x) else never(values)
+
+    for broken in (never, unchanged):
+        assert equivariance_error(broken, x) == float("inf")
+        assert causality_error(broken, x) == float("inf")

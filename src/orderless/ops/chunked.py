@@ -33,6 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot, pad
 
+from orderless.ops.backward import run_once
 from orderless.ops.feedback import solve_coupled
 from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Generator, Spans
@@ -75,18 +76,23 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        dy, dlast = gradients
-        inputs, (step, *generator) = _Inputs(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
-        ways = _Ways(Generator(*generator), step, inputs.sources)
-        carries = ways.carries()
-        dinputs, dcarries = inputs.alike(), carries.zeros()
-        if dy is None:
-            dy = torch.zeros_like(inputs.x)
-        for rows in _blocks(inputs.x):
-            work = _Work(inputs.of(rows), carries.of(rows[0]), ways.halving)
-            dlast_here = None if dlast is None else dlast[rows]
-            work.put_gradients(dy[rows], dlast_here, dinputs.of(rows), dcarries.of(rows[0]))
-        return *dinputs, *ways.gradient(dcarries)
+        return run_once(_gradients, *ctx.saved_tensors, *gradients)
+
+
+def _gradients(*tensors) -> tuple[Tensor | None, ...]:
+    """By every input of `_Scan`, from its inputs and the gradients of its outputs."""
+    *inputs, step, h, v, vh, dy, dlast = tensors
+    inputs = _Inputs(*inputs)
+    ways = _Ways(Generator(h, v, vh), step, inputs.sources)
+    carries = ways.carries()
+    dinputs, dcarries = inputs.alike(), carries.zeros()
+    if dy is None:
+        dy = torch.zeros_like(inputs.x)
+    for rows in _blocks(inputs.x):
+        work = _Work(inputs.of(rows), carries.of(rows[0]), ways.halving)
+        dlast_here = None if dlast is None else dlast[rows]
+        work.put_gradients(dy[rows], dlast_here, dinputs.of(rows), dcarries.of(rows[0]))
+    return *dinputs, *ways.gradient(dcarries)
 
 
 class _Inputs(NamedTuple):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from orderless.ops.backward import run_once
 from orderless.ops.recurrence import Field, Mean, Recurrence, Solve
 from orderless.ops.zero_order_hold import Block, Generator, hold, transition
 
@@ -49,15 +50,20 @@ class _MeanMode(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         needed = ctx.needs_input_grad
-        leaves = [
-            value.detach().requires_grad_(wanted)
-            for value, wanted in zip(ctx.saved_tensors, needed, strict=True)
-        ]
-        with torch.enable_grad():
-            outputs = _contribution(*leaves)
-        wanted = [leaf for leaf in leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(outputs, wanted, gradients))
-        return tuple(next(found) if wanted else None for wanted in needed)
+
+        def compute(*tensors):
+            values, gradients = tensors[: len(needed)], tensors[len(needed) :]
+            leaves = [
+                value.detach().requires_grad_(wanted)
+                for value, wanted in zip(values, needed, strict=True)
+            ]
+            with torch.enable_grad():
+                outputs = _contribution(*leaves)
+            wanted = [leaf for leaf in leaves if leaf.requires_grad]
+            found = iter(torch.autograd.grad(outputs, wanted, gradients))
+            return tuple(next(found) if wanted else None for wanted in needed)
+
+        return run_once(compute, *ctx.saved_tensors, *gradients)
 
 
 def _contribution(

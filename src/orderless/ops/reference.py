@@ -127,7 +127,8 @@ def _read(weights: Tensor, h: Pair) -> Tensor:
 
 def _mean(pair: Pair, weight: Tensor) -> Pair:
     def mean(part: Tensor) -> Tensor:
-        return torch.einsum("bv,bvnhp->bnhp", weight, part).unsqueeze(1)
+        # Not a matrix product: those autocast would round in a backward pass inside of it.
+        return (weight[..., None, None, None] * part).sum(1, keepdim=True)
 
     return mean(pair[0]), mean(pair[1])
 

@@ -67,6 +67,8 @@ def vi_scan(
     Returns `(y, state)`, always both: y like x, and the state after the last entry visited, in
     float32 at least. Passing that state to a call on what follows continues the series: two short
     calls equal one long call.
+
+    Gradients can be taken once; twice in the form `reference`, by all but the step and the rates.
     """
     call = ScanCall(
         x=x,

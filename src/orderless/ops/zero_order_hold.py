@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from orderless.ops.backward import run_once
+
 NEAR = 0.5  # |rate * span| below which a difference of exponentials is taken from its series
 TINY = 1e-20  # keeps a gap between rates from being 0; changes no digit of any other gap
 
@@ -101,8 +103,10 @@ class _Transition(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        *generator, span = ctx.saved_tensors
-        return Spans(Generator(*generator), span).transition_gradient(*gradients)
+        def compute(h, v, vh, span, d):
+            return Spans(Generator(h, v, vh), span).transition_gradient(d)
+
+        return run_once(compute, *ctx.saved_tensors, *gradients)
 
 
 class _Hold(torch.autograd.Function):
@@ -113,10 +117,12 @@ class _Hold(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        *generator, span = ctx.saved_tensors
-        spans = Spans(Generator(*generator), span)
-        spans.hold()
-        return spans.hold_gradient(*gradients)
+        def compute(h, v, vh, span, d):
+            spans = Spans(Generator(h, v, vh), span)
+            spans.hold()
+            return spans.hold_gradient(d)
+
+        return run_once(compute, *ctx.saved_tensors, *gradients)
 
 
 class Spans:
@@ -147,9 +153,9 @@ class Spans:
         held_h, held_v, _ = _thirds(self.integrals)
         # `crossing` integrated: what the fast mode has moved by, and before it moves a series.
         moved = (self.crossing - torch.maximum(held_h, held_v)).div_(self.fast)
-        self.near = _is_near(self.fast * self.span)
+        self.fast_x = self.fast * self.span
         self.series = _crossing_series(self.slow, self.fast)
-        self.crossing_integral = torch.lerp(moved, self._series(self.series[0]), self.near)
+        self.crossing_integral = self._where_near(self.fast_x, moved, self.series[0])
         return _replace_third(self.integrals, self.vh * self.crossing_integral)
 
     def transition_gradient(self, d: Tensor) -> tuple[Tensor, ...]:
@@ -157,7 +163,9 @@ class Spans:
         over_gap = (_thirds(z)[2] for z in (self.rates, self.exp, self.integrals))
         by_fast = self.e_slow * self._moments(*over_gap)
         by_slow = torch.addcmul(-by_fast, self.span, self.crossing)
-        slope = self.vh * torch.addcmul(_thirds(self.exp)[0], self.v, self.crossing)
+        # Also exp(slow s) + fast crossing, which would cancel where the rates are far apart.
+        e_fast = torch.minimum(*_thirds(self.exp)[:2])
+        slope = self.vh * torch.addcmul(e_fast, self.slow, self.crossing)
         slope = _replace_third(self.rates * self.exp, slope)
         by_entry = _replace_third(self.span * self.exp, self.crossing)
         return self._gradient(d, by_entry, by_slow, by_fast, slope)
@@ -171,9 +179,8 @@ class Spans:
         by_slow = torch.addcmul(-by_fast, self.span, self.crossing)
         by_slow = (by_slow - torch.maximum(by_h, by_v)).div_(self.fast)
         by_fast = (by_fast - self.crossing_integral).div_(self.fast)
-        near_slow, near_fast = map(self._series, self.series[1:])
-        by_slow = torch.lerp(by_slow, near_slow, self.near)
-        by_fast = torch.lerp(by_fast, near_fast, self.near)
+        by_slow = self._where_near(self.fast_x, by_slow, self.series[1])
+        by_fast = self._where_near(self.fast_x, by_fast, self.series[2])
         by_entry = _replace_third(moments, self.crossing_integral)
         return self._gradient(d, by_entry, by_slow, by_fast, self.transition())
 
@@ -194,13 +201,19 @@ class Spans:
         """The integral of s exp(rate s) over the spans, the derivative of that of exp(rate s)."""
         k, factorial = _terms(rate.dtype, rate.device)
         far = (self.span * exp - integrals).div_(rate)
-        near = self._series(rate**k * ((k + 1) / factorial))
-        return torch.lerp(far, near, _is_near(rate * self.span))
+        return self._where_near(rate * self.span, far, (k + 1) / factorial)
 
-    def _series(self, coefficients: Tensor) -> Tensor:
-        """Sum over k of coefficients [..., k] times span^(k+2)."""
-        powers = self.span.expand(*self.span.shape[:-2], coefficients.shape[-1], -1).cumprod(-2)
-        return (coefficients @ powers).mul_(self.span)
+    def _where_near(self, x: Tensor, far: Tensor, coefficients: Tensor) -> Tensor:
+        """The sum over k of coefficients [..., k] times x^k span^2 where x > -NEAR, else `far`."""
+        first, *rest = coefficients.unsqueeze(-2).unbind(-1)[::-1]
+        # Not further than it is used: a series that overflows would not be weighted by 0.
+        z = x.clamp(min=-NEAR)
+        series = torch.addcmul(rest[0], first, z)
+        for coefficient in rest[1:]:
+            series = torch.addcmul(coefficient, series, z)
+        # Weighted by 1 and 0: comparing and selecting would take ten times as long.
+        near = (x + NEAR).sign_().clamp_(min=0.0)
+        return torch.lerp(far, series.mul_(self.span).mul_(self.span), near)
 
 
 def _thirds(entries: Tensor) -> tuple[Tensor, ...]:
@@ -210,11 +223,6 @@ def _thirds(entries: Tensor) -> tuple[Tensor, ...]:
 def _replace_third(entries: Tensor, third: Tensor) -> Tensor:
     h, v, _ = _thirds(entries)
     return torch.cat((h, v, third), -2)
-
-
-def _is_near(x: Tensor) -> Tensor:
-    """1 where x > -NEAR, else 0: comparing and selecting would take ten times as long."""
-    return (x + NEAR).sign_().clamp_(min=0.0)
 
 
 @lru_cache
@@ -228,9 +236,10 @@ def _crossing_series(slow: Tensor, fast: Tensor) -> tuple[Tensor, Tensor, Tensor
     """h_k(slow, fast) / (k+2)! for all k, and its derivatives by the slow and by the fast rate.
 
     h_k, the complete homogeneous polynomial, is fast^k times the sum of (slow / fast)^i to i = k.
+    All three are given over fast^k.
     """
     (k, factorial), ratio = _terms(fast.dtype, fast.device), slow / fast
     power = ratio**k
     total, moment = power.cumsum(-1), (k * power).cumsum(-1)
-    scale = fast ** (k - 1) / factorial
-    return fast * scale * total, scale * moment / ratio, scale * (k * total - moment)
+    scale = 1 / (fast * factorial)
+    return total / factorial, scale * moment / ratio, scale * (k * total - moment)
