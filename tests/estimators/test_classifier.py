@@ -79,6 +79,21 @@ def test_labels_of_any_kind_come_back():
         assert set(model.predict(CASES[:12])) <= set(np.asarray(labels).tolist())
 
 
+@pytest.mark.parametrize("identify", [None, "name"])
+def test_what_stands_still_within_cases_counts_in_any_unit(identify):
+    random = np.random.default_rng(0)
+    labels = np.arange(40) % 2
+    level = (random.standard_normal(40) + 3 * labels)[:, None, None]
+    cases = np.broadcast_to(level, (40, 1, 12))
+    found = [
+        quick(epochs=0, identify=identify).fit(unit * cases, labels).predict_proba(unit * cases)
+        for unit in (1.0, 1e-6, 1e6, 1e-160, 1e160)
+    ]
+    for one in found[1:]:
+        np.testing.assert_allclose(one, found[0], atol=1e-6)
+    assert np.ptp(found[0][:, 0]) > 0
+
+
 def test_wrong_input_is_an_error_in_words():
     with pytest.raises(DataError, match="one class"):
         quick().fit(CASES[:3], ["a", "a", "a"])

@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
-from orderless import Detector
-from orderless.data.simulate import faulty_plant
+from orderless import Detector, load
+from orderless.data.simulate import faulty_plant, plant
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
 from orderless.estimators.detection_task import neighbours
 from orderless.metrics import auc_pr
@@ -82,6 +82,33 @@ def test_other_variables_missing_values_and_short_series_are_scored(trained):
     strict = quick(strict_variables=True).fit(TRAIN)
     with pytest.raises(VariableMismatch):
         strict.score(TEST[:, :2])
+
+
+@pytest.mark.parametrize("level", [0.0, 1e2, 1e6])
+def test_groups_may_live_on_different_levels(level, tmp_path):
+    values = plant(0, sensors=3, steps=300)[0]
+
+    def frame(first, second):
+        parts = [pd.DataFrame(one).assign(group=k) for k, one in (("a", first), ("b", second))]
+        return pd.concat(parts, ignore_index=True).rename(columns=str)
+
+    data = frame(values[:150], values[150:] + level)
+    model = quick(context=24, epochs=0).fit(data, group="group")
+    plain = quick(context=24, epochs=0).fit(frame(values[:150], values[150:]), group="group")
+    broken = data.copy()
+    broken.loc[220, "0"] += 20 * values[:, 0].std()
+    expected = plain.score(frame(values[:150], values[150:]))["score"]
+    np.testing.assert_allclose(model.score(data)["score"], expected, rtol=1e-3)
+    assert model.score(broken)["score"][220] > 5 * expected.max()
+    model.save(tmp_path)
+    np.testing.assert_array_equal(
+        load(tmp_path).score(broken)["score"], model.score(broken)["score"]
+    )
+    # A whole group that has moved since `fit` is odd; one that is new is on the level it has.
+    moved = model.score(data.assign(**{"0": data["0"] + 20.0 * (data["group"] == "b")}))["score"]
+    assert moved[150:].median() > 3 * expected[150:].median()
+    new = model.score(data.assign(group=data["group"] + "2"))["score"]
+    assert new.median() < 2 * expected.median()
 
 
 def test_wrong_input_is_an_error_in_words():

@@ -101,10 +101,16 @@ def test_a_variable_is_still_if_it_changed_neither_in_fit_nor_in_the_look_back()
     assert np.isfinite(prepare(system(values), scales).values).all()
 
 
+def test_a_variable_without_a_name_is_one_like_others():
+    scales = {"": (0.0, 5.0)}
+    one = prepare(read_panel({"": VALUES[:, 0], "b": VALUES[:, 2]}).systems[0], scales)
+    np.testing.assert_allclose(one.scaler.scale[:, 0], [5.0, VALUES[:, 2].std()])
+
+
 def test_exchangeable_variables_share_one_scale():
     shared = share_scale({"a": (0.0, 1.0), "b": (2.0, 1.0)})
     assert shared == {"": (1.0, np.sqrt(2.0))}
-    one = prepare(system(VALUES), shared)
+    one = prepare(system(VALUES), shared, shared=True)
     assert (one.scaler.scale == np.sqrt(2.0)).all()
 
 

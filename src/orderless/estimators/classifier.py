@@ -105,7 +105,8 @@ class Classifier(Estimator):
         self.variables_in_ = panel.variables
         self.names_ = self._find_names(panel.variables)
         lengths = [len(system.times) for system in panel.systems]
-        self.scales_ = learn_scales(panel, lengths)
+        # The level of a case may tell its class.
+        self.scales_ = learn_scales(panel, lengths, across=True)
         if self.identify is None:
             self.scales_ = share_scale(self.scales_)
         self.length_ = max(lengths)
@@ -162,7 +163,8 @@ class Classifier(Estimator):
         train_cases: np.ndarray,
         validation: np.ndarray,
     ) -> ClassificationTask:
-        systems = [prepare(system, self.scales_) for system in panel.systems]
+        shared = not network.names
+        systems = [prepare(system, self.scales_, shared=shared) for system in panel.systems]
         series = Series.from_arrays(
             [one.values for one in systems], [one.observed for one in systems]
         )

@@ -28,7 +28,13 @@ from orderless.estimators.base import (
 )
 from orderless.estimators.baselines import thin
 from orderless.estimators.detection_task import DetectionTask, neighbours
-from orderless.estimators.preparation import Prepared, check_observed, learn_scales, prepare
+from orderless.estimators.preparation import (
+    Prepared,
+    check_observed,
+    learn_levels,
+    learn_scales,
+    prepare,
+)
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
@@ -117,8 +123,10 @@ class Detector(Estimator):
         _check_part(panel, training, "train")
         _check_part(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
-        self.scales_ = learn_scales(panel, [end for _, end in training])
-        systems = [prepare(system, self.scales_) for system in panel.systems]
+        ends = [end for _, end in training]
+        self.scales_ = learn_scales(panel, ends)
+        self.levels_ = learn_levels(panel, ends) if len(panel.systems) > 1 else None
+        systems = self._prepare(panel)
         train_windows = window_starts(lengths, self.context_, 0, targets=training)
         held_out = window_starts(
             lengths,
@@ -146,7 +154,7 @@ class Detector(Estimator):
         """
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
-        systems = [prepare(system, self.scales_) for system in panel.systems]
+        systems = self._prepare(panel)
         each = self._score(systems)
         if per_variable:
             rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
@@ -157,7 +165,7 @@ class Detector(Estimator):
         """Whether each moment is an anomaly: its score above `threshold_`."""
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
-        each = self._score([prepare(system, self.scales_) for system in panel.systems])
+        each = self._score(self._prepare(panel))
         alarms = [_over_variables(one) > self.threshold_ for one in each]
         return write_scores(panel, alarms, name="anomaly")
 
@@ -179,6 +187,19 @@ class Detector(Estimator):
 
     def _build_network(self, config: NetworkConfig) -> ReconstructionNetwork:
         return ReconstructionNetwork(config)
+
+    def _prepare(self, panel: Panel) -> list[Prepared]:
+        """Around the mean of `fit`; of several systems each around its own.
+
+        One that has no name, or that `fit` did not see, is centred by what is at hand.
+        """
+        if self.levels_ is None:
+            return [prepare(system, self.scales_) for system in panel.systems]
+        known = self.levels_ if panel.form.group is not None else {}
+        return [
+            prepare(system, self.scales_, levels=known.get(str(system.name), {}))
+            for system in panel.systems
+        ]
 
     def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
         """What error is usual for each variable, and which score is not, on the held-out part."""
@@ -249,11 +270,13 @@ class Detector(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "threshold": self.threshold_, "usual": self.usual_}
+        facts |= {"levels": self.levels_}
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
         self.usual_ = facts["usual"]
+        self.levels_ = facts.get("levels")  # the first models were saved without
         super()._restore(facts, tensors)
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from orderless.data import Panel, Scaler, System, canonical_order, fit_scaler, mean_and_spread
+from orderless.data.scaling import ROUNDING
 from orderless.errors import DataError
 
 Scales = Mapping[str, tuple[float, float]]
@@ -48,7 +49,13 @@ def check_observed(panel: Panel) -> None:
 
 
 def prepare(
-    system: System, scales: Scales, *, last: int | None = None, end: int | None = None
+    system: System,
+    scales: Scales,
+    *,
+    last: int | None = None,
+    end: int | None = None,
+    levels: Mapping[str, float] | None = None,
+    shared: bool = False,
 ) -> Prepared:
     """The first `end` time steps of a system, and of them the last `last`, ready for a network.
 
@@ -57,10 +64,17 @@ def prepare(
     look-back, the last `last` steps, is far from the mean is it centred by itself, and where it is
     beyond all measure then, scaled like an unknown one: on another level or in other units it can
     still be forecast.
+
+    levels: the means of this system, where systems have their own; others are those at hand.
+    shared: all variables have the scale of the empty name, see `share_scale`.
     """
     order, restore = canonical_order(system.variables)
     names = tuple(system.variables[i] for i in order)
     values, observed = system.values[order, :end], system.observed[order, :end]
+    if shared:
+        scales = dict.fromkeys(names, scales[""])
+    elif levels is not None:
+        scales = _on_levels(scales, levels, names, values, observed)
     scaler = _scaler(names, values, observed, scales, last)
     still = np.array([name in scales and scales[name][1] == 0.0 for name in names])
     if still.any():
@@ -88,12 +102,15 @@ def stack(systems: Sequence[Prepared], context: int) -> tuple[Tensor, Tensor, bo
     return torch.from_numpy(values), torch.from_numpy(observed), bool(observed.all())
 
 
-def learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+def learn_scales(
+    panel: Panel, ends: Sequence[int], *, across: bool = False
+) -> dict[str, tuple[float, float]]:
     """Mean and spread of every variable over the first `ends` time steps of each system.
 
-    The spread is that within a system: independent systems may live on different levels.
+    The spread is that within a system: independent systems may live on different levels. If
+    `across`, it is that from system to system where a variable stands still in each of them.
     """
-    sums: dict[str, tuple[float, float, float]] = {}
+    sums: dict[str, tuple[float, float, float, float]] = {}
     for system, end in zip(panel.systems, ends, strict=True):
         values, observed = system.values[:, :end], system.observed[:, :end]
         means, spreads = mean_and_spread(values, observed)
@@ -102,16 +119,32 @@ def learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, fl
             count = float(counts[row])
             mean, spread = float(means[row, 0]), float(spreads[row, 0])
             if count:
-                before = sums.get(name, (0.0, 0.0, 0.0))
-                total = before[0] + count
+                before, center, within, between = sums.get(name, (0.0, mean, 0.0, 0.0))
                 # Running weighted means: neither the values nor their squares can overflow.
-                share = count / total
+                share = count / (before + count)
+                old, new = np.sqrt(1 - share), np.sqrt(share)
                 sums[name] = (
-                    total,
-                    before[1] + share * (mean - before[1]),
-                    float(np.hypot(np.sqrt(1 - share) * before[2], np.sqrt(share) * spread)),
+                    before + count,
+                    center + share * (mean - center),
+                    float(np.hypot(old * within, new * spread)),
+                    float(np.hypot(old * between, old * new * (mean - center))),
                 )
-    return {name: (mean, spread) for name, (_, mean, spread) in sorted(sums.items())}
+    scales = {}
+    for name, (_, mean, within, between) in sorted(sums.items()):
+        apart = between if across and between > ROUNDING * abs(mean) else 0.0
+        scales[name] = (mean, within or apart)
+    return scales
+
+
+def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
+    """The mean of every variable over the first `ends` time steps, for each system by its name."""
+    levels = {}
+    for system, end in zip(panel.systems, ends, strict=True):
+        means, _ = mean_and_spread(system.values[:, :end], system.observed[:, :end])
+        seen = system.observed[:, :end].any(-1)
+        pairs = zip(system.variables, means[:, 0].tolist(), seen, strict=True)
+        levels[str(system.name)] = {name: mean for name, mean, known in pairs if known}
+    return levels
 
 
 def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
@@ -122,7 +155,26 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     pairs = np.array(list(scales.values())) if scales else np.array([[0.0, 1.0]])
     mean = float(pairs[:, 0].mean())
     spread = np.hypot(pairs[:, 1], pairs[:, 0] - mean)
-    return {"": (mean, float(np.sqrt((spread**2).mean())) or 1.0)}
+    # By the largest, so that no square overflows.
+    largest = float(spread.max())
+    common = largest * float(np.sqrt(((spread / largest) ** 2).mean())) if largest else 1.0
+    return {"": (mean, common)}
+
+
+def _on_levels(
+    scales: Scales,
+    levels: Mapping[str, float],
+    names: Sequence[str],
+    values: np.ndarray,
+    observed: np.ndarray,
+) -> Scales:
+    """The scales around the levels of one system, or around what is at hand."""
+    at_hand = mean_and_spread(values, observed)[0][:, 0].tolist()
+    return {
+        name: (levels.get(name, mean), scales[name][1])
+        for name, mean in zip(names, at_hand, strict=True)
+        if name in scales
+    }
 
 
 def _scaler(
@@ -132,9 +184,6 @@ def _scaler(
     scales: Scales,
     last: int | None,
 ) -> Scaler:
-    if scales.keys() == {""}:
-        mean, scale = scales[""]
-        return Scaler(np.full((len(names), 1), mean), np.full((len(names), 1), scale))
     pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
     mean, spread = pairs[:, 0], pairs[:, 1]
     scale = np.where(spread == 0.0, 1.0, spread)

@@ -282,7 +282,8 @@ def _inside(estimator: Any, system: System, random: np.random.Generator) -> list
     """Order, masks, padding and batch inside the network, in float64."""
     network = copy.deepcopy(estimator.network_).cpu().double().eval()
     whole = isinstance(estimator, Classifier)
-    prepared = prepare(system, estimator.scales_, last=None if whole else estimator.context_)
+    last = None if whole else estimator.context_
+    prepared = prepare(system, estimator.scales_, last=last, shared=whole and not network.names)
     steps = prepared.values.shape[1] if whole else estimator.context_
     values, observed, _ = stack([prepared], steps)
     observed = observed & torch.as_tensor(random.random(observed.shape) > 0.1)

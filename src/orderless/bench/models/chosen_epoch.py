@@ -70,7 +70,8 @@ class GivenCasesChooseEpoch(Classifier):
 
     def _build_task(self, panel: Panel, codes: np.ndarray):
         teaching = replace(panel, systems=panel.systems[: self.teaching_])
-        scales = learn_scales(teaching, [len(system.times) for system in teaching.systems])
+        lengths = [len(system.times) for system in teaching.systems]
+        scales = learn_scales(teaching, lengths, across=True)
         self.scales_ = scales if self.identify else share_scale(scales)
         task = super()._build_task(panel, codes)
         if not self.by_accuracy_:
