@@ -141,7 +141,7 @@ def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float
     levels = {}
     for system, end in zip(panel.systems, ends, strict=True):
         means, _ = mean_and_spread(system.values[:, :end], system.observed[:, :end])
-        seen = system.observed[:, :end].any(-1)
+        seen = system.observed[:, :end].any(-1).tolist()
         pairs = zip(system.variables, means[:, 0].tolist(), seen, strict=True)
         levels[str(system.name)] = {name: mean for name, mean, known in pairs if known}
     return levels
