@@ -140,10 +140,12 @@ def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float
     """The mean of every variable over the first `ends` time steps, for each system by its name."""
     levels = {}
     for system, end in zip(panel.systems, ends, strict=True):
-        means, _ = mean_and_spread(system.values[:, :end], system.observed[:, :end])
-        seen = system.observed[:, :end].any(-1).tolist()
-        pairs = zip(system.variables, means[:, 0].tolist(), seen, strict=True)
-        levels[str(system.name)] = {name: mean for name, mean, known in pairs if known}
+        observed = system.observed[:, :end]
+        means, _ = mean_and_spread(system.values[:, :end], observed)
+        levels[str(system.name)] = {
+            system.variables[row]: float(means[row, 0])
+            for row in np.flatnonzero(observed.any(-1)).tolist()
+        }
     return levels
 
 
