@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 
 from orderless import load
 from orderless.cli import main
+from orderless.cli.classify import _compare
 from orderless.data import read_table, read_ts
 
 
@@ -60,3 +62,55 @@ def test_a_column_of_classes_does_not_pass_for_a_variable_in_silence(files, tmp_
     said = capsys.readouterr().err
     assert "did not see them: class" in said
     assert "--label" in said
+
+
+@pytest.fixture
+def numbered(files, tmp_path):
+    """A function that writes the cases with other classes."""
+
+    def write(drift, fast, slow):
+        text = (files / "cases.csv").read_text()
+        for name, label in {"drift": drift, "fast": fast, "slow": slow}.items():
+            text = text.replace(f",{name},", f",{label},")
+        path = tmp_path / "cases.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_classes_that_are_numbers_are_scored_by_value(files, numbered, tmp_path, capsys):
+    columns = ["--group", "case", "--time", "step", "--label", "class"]
+    names = str(tmp_path / "names")
+    command = ["fit", str(numbered(1, 2, 3)), "--task", "classify", *columns, "--out", names]
+    assert main([*command, "--preset", "tiny", "--epochs", "0", "--quiet"]) == 0
+    texts = tmp_path / "cases.ts"
+    text = (files / "cases.ts").read_text()
+    for name, label in {":drift": ":1.0", ":fast": ":2.0", ":slow": ":3.0"}.items():
+        text = text.replace(name, label)
+    texts.write_text(text)
+    said = set()
+    for labels in ((1, 2, 3), (1.0, 2.0, 3.0)):
+        assert main(["classify", names, str(numbered(*labels)), *columns]) == 0
+        said.add(capsys.readouterr().err)
+    (line,) = said
+    assert int(line.partition(" of 9 cases")[0]) > 0
+    assert main(["classify", names, str(texts)]) == 0
+    shown = capsys.readouterr().err
+    assert "cases named rightly\n" in shown
+    assert "none of the model's classes" not in shown
+
+
+def test_text_and_numbers_are_compared_as_numbers_where_they_can_be():
+    texts, mixed, numbers = np.array(["1", "2.0"]), np.array(["1", "b"]), np.array([1, 2])
+    assert _compare(numbers, texts).tolist() == [[True, False], [False, True]]
+    assert _compare(texts, numbers).tolist() == [[True, False], [False, True]]
+    assert _compare(numbers, mixed).tolist() == [[True, False], [False, False]]
+    assert not _compare(np.array(["1.0"]), np.array(["1"])).any()
+
+
+def test_labels_that_are_no_classes_of_the_model_are_named(classifier, numbered, capsys):
+    columns = ["--group", "case", "--time", "step", "--label", "class"]
+    assert main(["classify", str(classifier), str(numbered(7, 8, 9)), *columns]) == 0
+    expected = "0 of 9 cases named rightly: the labels 7, 8, 9 are none of the model's classes "
+    assert capsys.readouterr().err.endswith(expected + "drift, fast, slow\n")

@@ -97,3 +97,59 @@ def test_a_setting_is_a_key_and_a_value_as_in_toml():
     assert setting('branches=["long"]') == ("branches", ["long"])
     with pytest.raises(argparse.ArgumentTypeError, match="KEY=VALUE"):
         setting("layers")
+
+
+@pytest.fixture
+def parse_bench(tmp_path):
+    """Arguments of `bench` from a file and from words."""
+
+    def run(text, *words):
+        path = tmp_path / "run.toml"
+        path.write_text(text)
+        parser, verbs = _parser()
+        apply_config(verbs["bench"], path)
+        return parser.parse_args(["bench", *words])
+
+    return run
+
+
+def test_arguments_that_take_several_values_take_a_list(parse_bench):
+    parsed = parse_bench('action = "list"\ntables = ["m4", "anomaly"]\nonly = ["m4/", "/ridge/"]')
+    assert parsed.action == "list"
+    assert parsed.tables == ["m4", "anomaly"]
+    assert parsed.only == ["m4/", "/ridge/"]
+    parsed = parse_bench('action = "list"\ntables = "m4"\nonly = "m4/"')
+    assert (parsed.tables, parsed.only) == (["m4"], ["m4/"])
+
+
+def test_words_win_over_the_lists_of_a_file(parse_bench):
+    text = 'action = "list"\ntables = ["m4"]\nonly = ["m4/"]\nbudget = "2x50"'
+    parsed = parse_bench(text, "run", "anomaly", "pools", "--only", "a/", "--only", "b/")
+    assert (parsed.action, parsed.tables) == ("run", ["anomaly", "pools"])
+    assert parsed.only == ["a/", "b/"]
+    assert parsed.budget == (2, 50)
+    parsed = parse_bench(text, "run")
+    assert (parsed.action, parsed.tables, parsed.only) == ("run", ["m4"], ["m4/"])
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("tables = [true]", "tables is True; give a number or text"),
+        ('tables = [["m4"]]', "give a number or text"),
+        ('only = {m4 = "all"}', "only is .* give a number or text"),
+        ('budget = "8"', "budget: '8' is not EPOCHSxSTEPS"),
+    ],
+)
+def test_a_value_of_a_list_that_does_not_fit_is_an_error_in_words(line, words, parse_bench):
+    with pytest.raises(SettingError, match=words):
+        parse_bench(line)
+
+
+def test_lists_of_a_file_reach_the_verb(tmp_path, capsys):
+    path = tmp_path / "run.toml"
+    path.write_text('action = "list"\nnames = ["ETTh1", "Weather"]\n')
+    assert main(["data", "--config", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "ETTh1: long-term" in shown
+    assert "Weather: long-term" in shown

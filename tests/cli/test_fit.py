@@ -116,3 +116,26 @@ def test_the_checkpoint_is_gone_once_the_model_is_saved(files, tmp_path):
         "config.json",
         "model.safetensors",
     ]
+
+
+def test_files_of_somebody_else_in_the_place_of_the_model_are_found_before_any_work(
+    tmp_path, capsys
+):
+    (tmp_path / "README.md").write_text("mine")
+    # The data is not even looked for.
+    assert main(["fit", str(tmp_path / "none.csv"), "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert "holds README.md and no saved model" in said
+    assert said.count("\n") == 1
+    assert (tmp_path / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("classes", ["1,,2", "a,,b"])
+def test_a_missing_label_is_said_to_be_missing(classes, tmp_path, capsys):
+    labels = classes.split(",")
+    rows = [f"c{case},{labels[case]},{step}" for case in range(3) for step in range(2)]
+    (tmp_path / "cases.csv").write_text("\n".join(["case,class,v", *rows]) + "\n")
+    command = ["fit", str(tmp_path / "cases.csv"), "--task", "classify", "--group", "case"]
+    assert main([*command, "--label", "class", "--out", str(tmp_path / "m")]) == 2
+    said = capsys.readouterr().err
+    assert "The label of case 'c1' is missing. Leave such cases out." in said

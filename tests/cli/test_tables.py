@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from orderless.cli.tables import add_column, get_column, open_series, take_labels
+from orderless.errors import DataError
 
 COLUMNS = {"case": ["b", "b", "a"], "class": ["x", "x", "y"], "v": [1.0, 2.0, 3.0]}
 
@@ -36,3 +37,11 @@ def test_cases_of_a_ts_file_become_groups_of_a_table(files):
     assert columns == {"group": "case"}
     assert list(table) == ["case", "v0", "v1", "v2"]
     assert len(set(table["case"].tolist())) == 9
+
+
+@pytest.mark.parametrize("labels", [[1.0, None, None], [1.0, 1.0, None], ["x", None, None]])
+@pytest.mark.parametrize("make", [dict, pd.DataFrame, pl.DataFrame])
+def test_a_missing_label_is_not_a_class(make, labels):
+    table = make({"case": ["b", "a", "a"], "class": labels, "v": [1.0, 2.0, 3.0]})
+    with pytest.raises(DataError, match=r"label of case 'a' is missing\. Leave such cases out"):
+        take_labels(table, "class", "case")

@@ -260,3 +260,29 @@ def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
     with pytest.raises(SettingError, match="`columns`"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("part", [CONFIG, WEIGHTS, CARD])
+@pytest.mark.parametrize("content", ["notes", "[]", '{"mine": 1}'])
+def test_files_of_somebody_else_are_not_replaced(part, content, tmp_path):
+    (tmp_path / part).write_text(content)
+    with pytest.raises(ModelFileError, match=rf"holds {part} and no saved model.*another folder"):
+        FITTED["forecaster"][0].save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [part]
+    assert (tmp_path / part).read_text() == content
+
+
+def test_a_folder_with_files_of_other_names_is_saved_to(tmp_path):
+    (tmp_path / "notes.md").write_text("mine")
+    FITTED["forecaster"][0].save(tmp_path)
+    assert isinstance(load(tmp_path), Forecaster)
+    assert (tmp_path / "notes.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("change", [{"version": 99}, {"fitted": {}}])
+def test_saving_over_a_model_that_cannot_be_loaded_replaces_it_too(folder, change):
+    config = json.loads((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(json.dumps(config | change))
+    (folder / WEIGHTS).unlink()
+    FITTED["detector"][0].save(folder)
+    assert isinstance(load(folder), Detector)

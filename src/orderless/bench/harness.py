@@ -4,13 +4,14 @@ A run that is killed loses the cells that were under way and nothing else: the s
 continues with what is missing. A cell that fails does not stop the others.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
-from orderless.bench.records import find_result
+from orderless.bench.records import find_result, path_of
 from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
 
@@ -53,6 +54,8 @@ def run_cells(
         else:
             summary.kept.append(cell.full_name)
 
+    _make_places({path_of(cell, folder).parent for cell in missing})
+
     def note(cell: CellConfig, result: Attempt) -> None:
         if result.trouble:
             summary.failed[cell.full_name] = result.trouble
@@ -68,6 +71,22 @@ def run_cells(
     else:
         run_side_by_side(_groups(missing, fit_of), run, folder, jobs, note)
     return summary
+
+
+def _make_places(places: Collection[Path]) -> None:
+    """Make the folders of the results before the work, which is lost where nothing can be written.
+
+    The system is asked by trying: what it says of permissions is not all that it may refuse.
+    """
+    for place in places:
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place):
+                pass
+        except OSError as error:
+            raise SettingError(
+                f"Results cannot be written to {place}: {error.strerror}. Name another folder."
+            ) from error
 
 
 def _groups(

@@ -7,6 +7,18 @@ from typing import Any
 COLUMNS = ("time", "variable", "value", "group")
 
 
+class Several(argparse.Action):
+    """An option that may be given several times; unlike `append`, it does not add to a default."""
+
+    def __call__(
+        self, parser: Any, namespace: Any, values: Any, option_string: str | None = None
+    ) -> None:
+        """Take one more value; the first takes the place of what a file says."""
+        given = getattr(namespace, self.dest)
+        before = [] if given is self.default else given
+        setattr(namespace, self.dest, [*before, values])
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Every verb can be told its arguments by a file."""
     parser.add_argument(

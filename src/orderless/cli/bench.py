@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from orderless.cli.arguments import Several
+
 EXAMPLES = """\
   orderless bench list
   orderless bench list long-term
@@ -25,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--only",
-        action="append",
+        action=Several,
         metavar="CELL",
         help="cells whose name holds this: ETTh1/96, /ridge/ or m4/; may be given several times",
     )

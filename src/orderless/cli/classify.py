@@ -41,14 +41,38 @@ def run(arguments: argparse.Namespace) -> None:
             "column of classes with --label)",
             file=sys.stderr,
         )
-    best = model.classes_[probabilities.argmax(1)]
-    table: dict[str, Any] = {CASE: [system.name for system in panel.systems], "class": best}
+    best = probabilities.argmax(1)
+    names = [system.name for system in panel.systems]
+    table: dict[str, Any] = {CASE: names, "class": model.classes_[best]}
     for column, name in enumerate(model.classes_):
         table[f"probability of {name}"] = probabilities[:, column]
     put_table(table, arguments.out)
     if classes is not None:
-        right = int((best.astype(str) == classes.astype(str)).sum())
-        print(f"{right} of {len(best)} cases named rightly", file=sys.stderr)
+        print(_score(best, classes, model.classes_), file=sys.stderr)
+
+
+def _score(best: Any, labels: Any, classes: Any) -> str:
+    """How many cases were named rightly, in words; `best` holds the number of a class."""
+    is_class = _compare(labels, classes)
+    right = int(is_class[range(len(best)), best].sum())
+    said = f"{right} of {len(best)} cases named rightly"
+    if is_class.any():
+        return said
+    given, known = (
+        ", ".join(map(str, sorted(set(each.tolist()))[:5])) for each in (labels, classes)
+    )
+    return f"{said}: the labels {given} are none of the model's classes {known}"
+
+
+def _compare(labels: Any, classes: Any) -> Any:
+    """Which label is which class, [label, class]; numbers by value, as `Classifier.score` does."""
+    if isinstance(labels[0], str) != isinstance(classes[0], str):
+        # A .ts file holds its classes as text, even where they are numbers.
+        try:
+            labels, classes = labels.astype(float), classes.astype(float)
+        except ValueError:
+            labels, classes = labels.astype(str), classes.astype(str)
+    return labels[:, None] == classes
 
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, Any, dict[str, Any]]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from orderless.cli.arguments import Several
 from orderless.errors import SettingError
 
 WORDS: dict[Any, str] = {int: "a whole number", float: "a number"}
@@ -38,7 +39,7 @@ def apply_config(parser: argparse.ArgumentParser, path: Path) -> None:
         action = known[name]
         action.default = _as_default(action, value, f"{path}: {name}")
         action.required = False
-        if not action.option_strings:
+        if not action.option_strings and action.nargs is None:
             action.nargs = "?"
 
 
@@ -60,7 +61,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _as_default(action: argparse.Action, value: Any, where: str) -> Any:
-    """The value as text, which argparse reads like that of a flag; switches and tables as such."""
+    """What argparse would have made of the value as that of a flag."""
     if action.nargs == 0:
         if not isinstance(value, bool):
             raise SettingError(f"{where} is {value!r}; it is a switch, true or false.")
@@ -69,14 +70,24 @@ def _as_default(action: argparse.Action, value: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise SettingError(f"{where} is {value!r}; it is a table of settings and values.")
         return list(value.items())
-    if isinstance(value, dict | bool):
+    if isinstance(action, Several) or action.nargs == "*":
+        entries = value if isinstance(value, list) else [value]
+        return [_read_entry(action, entry, where) for entry in entries]
+    if isinstance(value, list):
+        value = ",".join(map(str, value))
+    return _read_entry(action, value, where)
+
+
+def _read_entry(action: argparse.Action, value: Any, where: str) -> Any:
+    if isinstance(value, dict | list | bool):
         raise SettingError(f"{where} is {value!r}; give a number or text.")
-    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = str(value)
     if action.choices is not None and text not in action.choices:
         raise SettingError(f"{where} is {text!r}; choose one of {', '.join(action.choices)}.")
     try:
-        action.type(text) if callable(action.type) else None
+        return action.type(text) if callable(action.type) else text
+    except argparse.ArgumentTypeError as error:
+        raise SettingError(f"{where}: {error}.") from error
     except ValueError as error:
         wanted = WORDS.get(action.type, "numbers with commas between them")
         raise SettingError(f"{where} is {text!r}; give {wanted}.") from error
-    return text

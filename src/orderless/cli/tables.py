@@ -30,6 +30,7 @@ def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:
     import narwhals as nw
     import numpy as np
 
+    from orderless.data.timestamps import is_missing
     from orderless.errors import DataError
 
     frame = None if isinstance(table, dict) else nw.from_native(table, eager_only=True)
@@ -40,6 +41,8 @@ def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:
     entries = {name: get_column(table, name) for name in (label, group)}
     classes: dict[Any, Any] = {}
     for case, own in zip(entries[group].tolist(), entries[label].tolist(), strict=True):
+        if is_missing(own):
+            raise DataError(f"The label of case {case!r} is missing. Leave such cases out.")
         if classes.setdefault(case, own) != own:
             raise DataError(
                 f"Case {case!r} belongs to two classes, {classes[case]!r} and {own!r}. A case has "

@@ -57,7 +57,10 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that cannot be written to; best asked before a model is fitted."""
+    """Refuse a folder that cannot be written to, or whose own files would be replaced.
+
+    Best asked before a model is fitted.
+    """
     if folder.exists() and not folder.is_dir():
         raise ModelFileError(f"{folder} is a file; a model is saved as a folder. Name another.")
     parent = next(one for one in (folder, *folder.absolute().parents) if one.exists())
@@ -66,6 +69,15 @@ def check_folder(folder: Path) -> None:
             f"Nothing can be written to {parent}, where {folder} would be. Name another folder, or "
             "change its permissions."
         )
+    there = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
+    if there:
+        try:
+            _open_config(folder)
+        except ModelFileError as error:
+            raise ModelFileError(
+                f"{folder} holds {' and '.join(there)} and no saved model; saving would replace "
+                "what is there. Name another folder, or move it away."
+            ) from error
 
 
 def load(folder: str | Path, device: str | None = None) -> Any:
@@ -122,14 +134,7 @@ def _find_device(folder: Path, device: str) -> str:
 def _read_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise ModelFileError(f"There is no folder {folder}. Give the folder that `save` wrote.")
-    path = folder / CONFIG
-    text = _read_bytes(folder, CONFIG)
-    try:
-        config = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is not JSON ({error}): damaged, or no model.") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not the config of an orderless model.")
+    config = _open_config(folder)
     version = config.get("version")
     if not isinstance(version, int) or version > VERSION:
         raise ModelFileError(
@@ -139,9 +144,22 @@ def _read_config(folder: Path) -> dict[str, Any]:
     claimed = config.pop("sha256", None)
     if claimed != _digest(config):
         raise ModelFileError(
-            f"{path} was changed after it was saved: its checksum differs. To change a parameter, "
-            "load the model, use set_params, fit and save again."
+            f"{folder / CONFIG} was changed after it was saved: its checksum differs. To change a "
+            "parameter, load the model, use set_params, fit and save again."
         )
+    return config
+
+
+def _open_config(folder: Path) -> dict[str, Any]:
+    """The config of a saved model, of whichever version and perhaps changed since."""
+    path = folder / CONFIG
+    text = _read_bytes(folder, CONFIG)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is not JSON ({error}): damaged, or no model.") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        raise ModelFileError(f"{path} is not the config of an orderless model.")
     return config
 
 
