@@ -132,6 +132,8 @@ def _walk(launched: _Launch, device: int) -> tuple | None:
         _ = kernel.cache_key
         if any(Path(triton.knobs.cache.dir).glob(f"*/{kernel.__name__}.json")):
             return None  # most likely it was compiled before
+        if torch.version.hip is not None:
+            return None  # another vendor's target is for its driver to say
         # Imported here, while Triton makes its key.
         from triton._C.libtriton import ir
         from triton.backends.compiler import GPUTarget
