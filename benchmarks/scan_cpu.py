@@ -29,6 +29,7 @@ from orderless.ops import Generator, vi_scan
 
 SHAPES = ((4, 21, 96, 64, 16), (16, 7, 96, 64, 16), (1, 321, 96, 64, 16))  # B, C, T, D, N
 FORMS = ("reference", "chunked")
+CONSTANT = ((8, 16, 256, 32, 8), (2, 300, 256, 16, 8), (1, 7, 2048, 32, 16), (1, 4, 8192, 16, 8))
 SHORT = ((32, 7), (128, 7), (1, 50))  # B, C of calls as networks make them
 SHORT_SIZES = {"steps": 8, "channels": 32, "states": 8, "heads": 2}
 REPEATS = 9
@@ -44,6 +45,7 @@ def main() -> None:
     results = {
         "cpu": _cpu(),
         "forms": [compare_forms(shape) for shape in SHAPES],
+        "constant": [compare_constant(shape) for shape in CONSTANT],
         "short": [time_short_call(*sizes) for sizes in SHORT],
         "variables": compare_variables(),
         "layers": compare_layers(),
@@ -86,6 +88,22 @@ def compare_forms(shape: tuple[int, ...]) -> dict:
         flush=True,
     )
     return result
+
+
+def compare_constant(shape: tuple[int, ...]) -> dict:
+    """Convolution and chunked where step, write and read are the same at every time."""
+    call = Call(*shape, constant=True)
+    call.must_agree("convolution")
+    forms = ("convolution", "chunked")
+    seconds = in_turns({form: lambda form=form: call.run(form) for form in forms}, REPEATS)
+    faster = ratio(seconds, "chunked", "convolution")
+    best = {form: 1e3 * min(repeats) for form, repeats in seconds.items()}
+    print(
+        f"{shape}, constant: convolution {best['convolution']:.1f}, chunked {best['chunked']:.1f}"
+        f" ms; {faster:.1f} times faster",
+        flush=True,
+    )
+    return {"shape": shape, "seconds": seconds, "chunked_over_convolution": faster}
 
 
 def ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
@@ -147,7 +165,11 @@ class Call:
         states: int,
         heads: int = 1,
         dtype: torch.dtype = torch.float32,
+        constant: bool = False,
     ):
+        times = 1 if constant else steps
+        self.constant = constant
+
         def noise(*size: int) -> Tensor:
             return torch.randn(*size, dtype=dtype).requires_grad_()
 
@@ -156,12 +178,12 @@ class Call:
 
         self.arguments = {
             "x": noise(batch, variables, steps, channels),
-            "step": (0.2 * torch.rand(batch, steps, heads, dtype=dtype)).requires_grad_(),
+            "step": (0.2 * torch.rand(batch, times, heads, dtype=dtype)).requires_grad_(),
             "generator": Generator(rates(), rates(), noise(heads, states)),
-            "write": noise(batch, variables, steps, 2, states),
-            "read": noise(batch, variables, steps, 2, states),
+            "write": noise(batch, variables, times, 2, states),
+            "read": noise(batch, variables, times, 2, states),
             "field": noise(batch, steps, channels),
-            "field_write": noise(batch, steps, 2, states),
+            "field_write": noise(batch, times, 2, states),
             "skip": noise(channels),
         }
         self.gradient = torch.randn(batch, variables, steps, channels, dtype=dtype)
@@ -179,13 +201,13 @@ class Call:
             leaves.extend(value if isinstance(value, Generator) else [value])
         return y, *torch.autograd.grad(y, leaves, self.gradient)
 
-    def must_agree(self) -> None:
+    def must_agree(self, form: str = "chunked") -> None:
         """Refuse to time a form that is wrong. In float64: sums over many terms cancel."""
-        exact = Call(*self._small_shape(), dtype=torch.float64)
-        for true, found in zip(exact.run("reference"), exact.run("chunked"), strict=True):
+        exact = Call(*self._small_shape(), dtype=torch.float64, constant=self.constant)
+        for true, found in zip(exact.run("reference"), exact.run(form), strict=True):
             error = ((found - true).norm() / true.norm()).item()
             if not error <= 1e-10:
-                raise SystemExit(f"chunked is wrong by {error:.1e}: not timed")
+                raise SystemExit(f"{form} is wrong by {error:.1e}: not timed")
 
     def _small_shape(self) -> list[int]:
         batch, variables, steps, channels = self.gradient.shape
