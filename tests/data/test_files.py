@@ -517,3 +517,9 @@ def test_what_stands_in_quotes_does_not_divide_the_header(library, header, tmp_p
     table = columns_of(read_table(tmp_path / "a.csv"))
     assert tuple(table) == HEADERS[header]
     assert [list(column) for column in table.values()] == [[1, 3], [2, 4]]
+
+
+def test_an_entry_in_quotes_may_be_long(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text('a,b\n1,"' + "x" * 300_000 + '"\n2,y\n')
+    assert read_table(path).shape == (2, 2)

@@ -156,3 +156,13 @@ def test_the_first_time_stamp_that_cannot_be_read_is_named(first, odd):
     words = f"'{odd}' in row 4" if odd else f"'{first}' in row 1"
     with pytest.raises(DataError, match=f"{words}, which cannot be read as a time stamp"):
         read_panel({"time": texts, "a": range(6)})
+
+
+@pytest.mark.parametrize(
+    "names", [("1", "2"), ("7A", "8"), ("1e5", "2e5"), ("-1", "-2"), ("12.5", "1,3")]
+)
+def test_numbers_as_text_name_variables_where_time_stamps_have_several_rows(names):
+    days = np.arange("2026-01-01", "2026-01-31", dtype="M8[D]").astype("M8[ns]")
+    parts = zip(names, (30, 10), strict=True)
+    rows = [pd.DataFrame({"date": days[:n], "store": name, "sales": 1.0}) for name, n in parts]
+    assert read_panel(pd.concat(rows)).variables == names

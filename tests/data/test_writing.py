@@ -316,3 +316,10 @@ def test_names_that_mean_something_elsewhere_are_only_names(library):
     result = write_forecast(panel, {"": counting_forecast(panel, 2)})
     for place, name in enumerate(names):
         assert list(np.asarray(result[name])) == [10.0 * place, 10.0 * place + 1]
+
+
+def test_dates_in_a_column_of_floating_numbers_stay_floating():
+    frame = pl.DataFrame({"date": [20260130.0, 20260131.0, 20260201.0], "x": 1.0})
+    result = write_forecast(read_panel(frame), {"": [np.ones((1, 2))]})
+    assert result["date"].to_list() == [20260202.0, 20260203.0]
+    assert result.schema["date"] == pl.Float64

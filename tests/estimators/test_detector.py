@@ -104,6 +104,10 @@ def test_groups_may_live_on_different_levels(level, tmp_path):
     np.testing.assert_array_equal(
         load(tmp_path).score(broken)["score"], model.score(broken)["score"]
     )
+    numbered = data.assign(group=(data["group"] == "b").astype(int))
+    of_numbers = quick(context=24, epochs=0).fit(numbered, group="group")
+    scores = [of_numbers.score(numbered.astype({"group": kind}))["score"] for kind in (int, float)]
+    np.testing.assert_array_equal(*scores)
     # A whole group that has moved since `fit` is odd; one that is new is on the level it has.
     moved = model.score(data.assign(**{"0": data["0"] + 20.0 * (data["group"] == "b")}))["score"]
     assert moved[150:].median() > 3 * expected[150:].median()

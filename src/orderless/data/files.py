@@ -12,7 +12,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import chain
 from os import PathLike
@@ -285,8 +285,8 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
 
 def _check_rows(path: Path, columns: int, separator: str) -> None:
     """Refuse a row of the wrong length: some libraries fill it up, or cut it, without a word."""
-    # What is no UTF-8 is for the reader to refuse.
-    with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
+    # What is no UTF-8 is for the reader to refuse, and so is what is too long for it.
+    with _long_fields(), path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
         rows = _count_entries(file, separator)
         for number, (entries, blank) in enumerate(rows, 1):
             if entries == columns or blank:
@@ -298,6 +298,15 @@ def _check_rows(path: Path, columns: int, separator: str) -> None:
                     "Is the file still being written? Wait, or delete the row."
                 )
             raise _wrong_row(path, number, entries, columns)
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    usual = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 def _count_entries(file: TextIO, separator: str) -> Iterator[tuple[int, bool]]:

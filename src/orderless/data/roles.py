@@ -117,7 +117,8 @@ def _find_long(left: list[Column], time: Column) -> tuple[Column | None, Column 
 def _names_variables(column: Column, time: Column) -> bool:
     """Whether text is names, and not the clock beside a date or readings with an error among them.
 
-    Of numbers only whole ones are names, and only where each stands at most time stamps.
+    Numbers are names where time stamps have several rows, each with another one, or where it is one
+    whole number throughout: readings beside others have one row for each time stamp.
     """
     if is_time_name(column.label) or _holds_clocks(column):
         return False
@@ -125,10 +126,10 @@ def _names_variables(column: Column, time: Column) -> bool:
     numbers = [one for one in known if is_number(one.replace(",", "").replace("_", ""))]
     if 2 * len(numbers) < len(known):
         return True
-    whole = all(one.replace("_", "").strip().isdigit() for one in numbers)
-    # Readings fill half of this at most, one at every time stamp; ids all of it but for gaps.
-    places = len(set(known)) * len(set(time.values.tolist()))
-    return whole and places < 1.5 * len(known)
+    times = time.values.tolist()
+    pairs = set(zip(times, column.values.tolist(), strict=True))
+    alone = len(set(known)) == 1 and known[0].strip().isdigit()
+    return alone or len(set(times)) < len(pairs) == len(times)
 
 
 def _holds_clocks(column: Column) -> bool:
@@ -182,6 +183,8 @@ def _check_variables(
 
 
 def _example(column: Column, row: int | None) -> str:
+    if row is None and column.kind == "text":
+        row = next(row for row, one in enumerate(column.values) if one is not None)
     if row is None:
         return f"values of type {column.dtype}"
     return f"{repr(column.values[row])[:40]} in row {row}"

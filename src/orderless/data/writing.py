@@ -225,7 +225,10 @@ def _as_written(panel: Panel, times: np.ndarray) -> np.ndarray:
     # jitter of 5 % shows in writing only where a step is 20 of the smallest difference or more.
     if any(one.frequency and isinstance(one.frequency.count, float) for one in panel.systems):
         times = round_as_written(times, form)
-    return write_numbers(times, form) if form.kind == "number" else times
+    if form.kind != "number":
+        return times
+    numbers = write_numbers(times, form)
+    return numbers.astype(np.float64) if form.dtype in (nw.Float32, nw.Float64) else numbers
 
 
 def _group(panel: Panel, sizes: Sequence[int] | None) -> list[Column]:

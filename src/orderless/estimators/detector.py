@@ -31,6 +31,7 @@ from orderless.estimators.detection_task import DetectionTask, neighbours
 from orderless.estimators.preparation import (
     Prepared,
     check_observed,
+    key_of,
     learn_levels,
     learn_scales,
     prepare,
@@ -197,7 +198,7 @@ class Detector(Estimator):
             return [prepare(system, self.scales_) for system in panel.systems]
         known = self.levels_ if panel.form.group is not None else {}
         return [
-            prepare(system, self.scales_, levels=known.get(str(system.name), {}))
+            prepare(system, self.scales_, levels=known.get(key_of(system), {}))
             for system in panel.systems
         ]
 

@@ -142,11 +142,17 @@ def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float
     for system, end in zip(panel.systems, ends, strict=True):
         observed = system.observed[:, :end]
         means, _ = mean_and_spread(system.values[:, :end], observed)
-        levels[str(system.name)] = {
+        levels[key_of(system)] = {
             system.variables[row]: float(means[row, 0])
             for row in np.flatnonzero(observed.any(-1)).tolist()
         }
     return levels
+
+
+def key_of(system: System) -> str:
+    """The name of a system as text; 1.0 is 1, for a gap in a column of groups makes it floating."""
+    name = system.name
+    return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
 def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
