@@ -1,4 +1,5 @@
 import argparse
+from functools import partial
 
 import pytest
 
@@ -9,19 +10,24 @@ from orderless.cli.main import _parser
 from orderless.errors import SettingError
 
 
+def _parse(verb, folder, text, *words):
+    """The arguments of a verb from a file and from words."""
+    path = folder / "run.toml"
+    path.write_text(text)
+    parser, verbs = _parser()
+    words = [verb, *words, "--config", str(path)]
+    apply_config(verbs[verb], find_config(words))
+    return parser.parse_args(words)
+
+
 @pytest.fixture
 def parse(tmp_path):
-    """Arguments of `fit` from a file and from flags."""
+    return partial(_parse, "fit", tmp_path)
 
-    def run(text, *flags):
-        path = tmp_path / "run.toml"
-        path.write_text(text)
-        parser, verbs = _parser()
-        words = ["fit", *flags, "--config", str(path)]
-        apply_config(verbs["fit"], find_config(words))
-        return parser.parse_args(words)
 
-    return run
+@pytest.fixture
+def parse_bench(tmp_path):
+    return partial(_parse, "bench", tmp_path)
 
 
 WHOLE = 'data = "plant.csv"\nout = "model"\n'
@@ -97,20 +103,6 @@ def test_a_setting_is_a_key_and_a_value_as_in_toml():
     assert setting('branches=["long"]') == ("branches", ["long"])
     with pytest.raises(argparse.ArgumentTypeError, match="KEY=VALUE"):
         setting("layers")
-
-
-@pytest.fixture
-def parse_bench(tmp_path):
-    """Arguments of `bench` from a file and from words."""
-
-    def run(text, *words):
-        path = tmp_path / "run.toml"
-        path.write_text(text)
-        parser, verbs = _parser()
-        apply_config(verbs["bench"], path)
-        return parser.parse_args(["bench", *words])
-
-    return run
 
 
 def test_arguments_that_take_several_values_take_a_list(parse_bench):
