@@ -21,17 +21,20 @@ def run_once(compute: Callable[..., tuple], *tensors: Tensor | None) -> tuple:
         return _Once.apply(compute, *tensors) if torch.is_grad_enabled() else compute(*tensors)
 
 
+def refuse(*_: object) -> None:
+    """The backward pass of what has none."""
+    raise RuntimeError(
+        "vi_scan: this gradient can be taken once. For second derivatives use "
+        "form='reference', by all arguments but the step and the generators."
+    )
+
+
 class _Once(torch.autograd.Function):
     @staticmethod
     def forward(ctx, compute, *tensors):
         return compute(*tensors)
 
-    @staticmethod
-    def backward(ctx, *_):
-        raise RuntimeError(
-            "vi_scan: this gradient can be taken once. For second derivatives use "
-            "form='reference', by all arguments but the step and the generators."
-        )
+    backward = staticmethod(refuse)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

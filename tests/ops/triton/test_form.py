@@ -388,6 +388,18 @@ def test_compiles_as_one_graph(device):
         torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("feedback", [False, True])
+def test_a_second_derivative_is_refused(device, feedback):
+    named, _ = _arguments((1, 2, 2, 1, 1, 1), ("field", *["feedback"] * feedback))
+    named = {name: value.float().to(device).requires_grad_() for name, value in named.items()}
+    for power in (1, 2):  # the gradient of a linear function depends on inputs alone
+        for name in ("x", "step", "h", "write", "field"):
+            y, _ = _run(named)
+            (first,) = torch.autograd.grad(y.pow(power).sum(), named[name], create_graph=True)
+            with pytest.raises(RuntimeError, match="gradient can be taken once"):
+                torch.autograd.grad(first.square().sum(), named["read"])
+
+
 def test_many_states_fit_the_shared_memory_of_a_small_gpu(device, monkeypatch):
     from orderless.ops.triton import operators
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from orderless.ops.backward import refuse
 from orderless.ops.triton.rehearsal import rehearse
 
 UNROLL = 8  # steps of a recurrence whose loads are made at once
@@ -42,6 +43,14 @@ def shapes_of(operator: Any) -> Callable:
 def with_gradients(operator: Any, backward: Callable, setup_context: Callable) -> None:
     """Register how gradients of an operator are made."""
     torch.library.register_autograd(operator, backward, setup_context=setup_context, lib=LIBRARY)
+
+
+def without_gradients(operator: Any) -> None:
+    """Register that what an operator makes of gradients cannot be differentiated in turn.
+
+    Else PyTorch would warn, and leave it out.
+    """
+    torch.library.register_autograd(operator, refuse, lib=LIBRARY)
 
 
 def precision(x: Tensor) -> str:

@@ -24,6 +24,7 @@ from orderless.ops.triton.launch import (
     strides,
     sum_slices,
     with_gradients,
+    without_gradients,
 )
 from orderless.ops.triton.rehearsal import launch, on_demand
 from orderless.ops.triton.shared_operators import (
@@ -405,9 +406,11 @@ def scan_backward(
     masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
     started = {"HAS_START": start is not None}
     if fast:
-        # Of each program, which finds them itself.
-        of_chunk = sizes.block * 2 * sizes.states * sizes.width
-        states = x.new_empty(*grid, sizes.per_segment + 1, of_chunk)
+        # Of each program, which finds them itself; in bfloat16 those before pairs of chunks.
+        kept = sizes.per_segment
+        if x.dtype == torch.bfloat16:
+            kept = triton.cdiv(kept, 2)
+        states = x.new_empty(*grid, kept + 1, sizes.block * 2 * sizes.states * sizes.width)
     else:
         states = x.new_empty(
             sizes.batch, sizes.variables, sizes.chunks + 1, 2, sizes.states, sizes.channels
@@ -561,3 +564,4 @@ def _gate_gradients(
 
 
 with_gradients(scan, _scan_gradients, _save_scan)
+without_gradients(scan_backward)

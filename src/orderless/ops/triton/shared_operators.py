@@ -15,6 +15,7 @@ from orderless.ops.triton.launch import (
     strides,
     sum_slices,
     with_gradients,
+    without_gradients,
 )
 from orderless.ops.triton.rehearsal import launch, on_demand
 
@@ -133,6 +134,7 @@ def _pool_gradients(ctx, d_z):
 
 
 with_gradients(pool_states, _pool_gradients, _save_pool)
+without_gradients(pool_states_backward)
 
 
 @dataclass(frozen=True)
@@ -529,3 +531,5 @@ def _mean_gradients(ctx, d_z):
 
 
 with_gradients(mean_mode, _mean_gradients, _save_mean)
+for _response in (field_response, field_response_backward, mean_mode_backward):
+    without_gradients(_response)

@@ -27,8 +27,8 @@ def fast_backward(
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
-    states [program, chunk + 1, variable, half, 16 * WIDTH] are the program's own: it leaves them,
-    and finds them when it comes back.
+    states [program, kept, variable, half, 16 * WIDTH] are the program's own: it leaves them, and
+    finds them when it comes back.
 
     Here a warp owns a variable whole: the matrices it shares with no other would cost two warps
     more to build twice than their registers gain.
@@ -67,7 +67,10 @@ def fast_backward(
     of_slice = (slice_.to(gl.int64) * batch * variables * time + line) * (2 * STATES)
     d_write += of_slice
     d_read += of_slice
-    states += gl.program_id(0).to(gl.int64) * (per_segment + 1) * (BLOCK * 2 * STATES * WIDTH)
+    kept = per_segment + 1
+    if low == gl.bfloat16:
+        kept = (per_segment + 1) // 2 + 1
+    states += gl.program_id(0).to(gl.int64) * kept * (BLOCK * 2 * STATES * WIDTH)
     size = 2 * STATES * channels  # of the state of a variable
     if HAS_START:
         start += ((b * variables + first_variable) * segments + segment) * size

@@ -39,26 +39,31 @@ from orderless.ops.triton.fast.halves import (
     whole_eight,
     whole_part_layout,
 )
-from orderless.ops.triton.fast.kept_states import keep_states
+from orderless.ops.triton.fast.kept_states import keep_states, move_on
 from orderless.ops.triton.fast.layouts import (
     bits,
     eight_layout,
     whole_pair_layout,
-    whole_rows_layout,
 )
 from orderless.ops.triton.fast.rooms import (
     FROM_START,
     HOLD,
+    QUICK,
     TO_END,
+    TO_END_UNHELD,
     copy_of,
     eight_of,
+    fetch_lines,
     fetch_over,
     fetch_signal,
     fetch_tables,
+    half_of_lines,
     half_of_table,
+    line_of_pairs,
     of_skip,
     over_eight,
     room_for_skip,
+    room_for_table,
     rooms_for_tables,
 )
 
@@ -71,6 +76,17 @@ def _whole_sums_layout(block, width):
     return gl.DistributedLinearLayout(registers, lanes, bits(block, 0, 3), [], [block, 4, width])
 
 
+@gluon.constexpr_function
+def _rows_in_sectors_layout(block, width):
+    """[variable, time, channel] where four lanes share 32 bytes of a row.
+
+    Results of products get there by shuffles, without shared memory, of which there is no more.
+    """
+    lanes = [[0, 0, 4], [0, 0, 8], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    registers = [[0, 0, 1], [0, 0, 2], *bits(width, 2, 3, 16), [0, 8, 0]]
+    return gl.DistributedLinearLayout(registers, lanes, bits(block, 0, 3), [], [block, 16, width])
+
+
 @gluon.jit
 def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
     """Times 0..7 and 8..15 of [variable, time, channel]."""
@@ -78,37 +94,71 @@ def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
 
 
 @gluon.jit
-def _fetch(
-    chunk, inputs, strides, strides_of_y, rooms, time, variables, towards,
+def _fetch_written(
+    chunk, is_first, inputs, strides, rooms, time, variables, towards,
     HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
     STATES: gl.constexpr,
 ):  # fmt: skip
-    """Start to copy the inputs of a chunk and its tables."""
-    x, d_y, write, read, quick, over_chunks, present = inputs
-    rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over = rooms
-    room = chunk % 2
-    left_times = time - chunk * 16
+    """Start to copy what takes a state over a chunk; the table just for the first of a pair."""
+    x, _, write, _, quick, over_chunks, present = inputs
+    rooms_x, rooms_wh, rooms_wv, rooms_over, room_table = rooms
+    room = chunk % 3
     fetch_signal((rooms_x.index(room), rooms_wh.index(room), rooms_wv.index(room)),
-                 x, write, present, chunk, time, left_times, variables, strides, towards,
+                 x, write, present, chunk, time, time - chunk * 16, variables, strides, towards,
                  HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
-    fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
-                 d_y, read, present, chunk, time, left_times, variables, strides_of_y, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
-    here = copy_of(rooms_tables, room)
-    fetch_tables(here, None, quick, TO_END, chunk, gl.bfloat16, BLOCK)
     fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
+    if is_first:
+        lines = quick + chunk * QUICK + line_of_pairs(TO_END_UNHELD) * 256
+        fetch_lines(room_table[0], lines, 0, chunk, BLOCK)
+        fetch_lines(room_table[1], lines + 2 * 256, 0, chunk, BLOCK)
+
+
+@gluon.jit
+def _fetch_read(
+    chunk, inputs, strides, rooms, time, variables, towards,
+    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    STATES: gl.constexpr,
+):  # fmt: skip
+    """Start to copy the rest of what a chunk needs."""
+    _, d_y, _, read, quick, _, present = inputs
+    rooms_y, rooms_ch, rooms_cv, rooms_tables = rooms
+    room = chunk % 2
+    fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
+                 d_y, read, present, chunk, time, time - chunk * 16, variables, strides, towards,
+                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+    fetch_tables(copy_of(rooms_tables, room), None, quick, TO_END, chunk, gl.bfloat16, BLOCK)
+
+
+@gluon.jit
+def _a_chunk_on(HALF: gl.constexpr, state, rooms, BLOCK: gl.constexpr,
+                WIDTH: gl.constexpr):  # fmt: skip
+    """Eight states, a right operand over channels, a chunk later."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
+    pair: gl.constexpr = whole_pair_layout(BLOCK)
+    eight: gl.constexpr = eight_layout(BLOCK)
+    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
+    low: gl.constexpr = gl.bfloat16
+    room_x, room_wh, room_wv, over, table = rooms
+    w_h = eight_of(room_wh.load(pair), HALF, eight)
+    w_v = eight_of(room_wv.load(pair), HALF, eight)
+    to_v, to_h = decay(w_v, w_h, half_of_lines(table, HALF, BLOCK))
+    over = over_eight(over, HALF, part)
+    h, s = parts_eight(turned(state, mma).to(gl.float32), BLOCK, WIDTH, part)
+    h, s = move_on(h, s, to_h, to_v, operand(room_x.load(right)), over, BLOCK, WIDTH)
+    return turned(whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma), right)
 
 
 @gluon.jit
 def _half_of_chunk(
-    HALF: gl.constexpr, chunk, room_x, room_y, weights, here, kept, following, over, g, u,
-    d_matrix, matrix, room_state, borders, sums, to_write, to_read, around,
+    HALF: gl.constexpr, chunk, room_x, room_y, weights, here, over, kept, is_second, rooms_before,
+    g, u, d_matrix, matrix, room_state, borders, sums, to_write, to_read, around,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """What eight states have to do with a chunk.
 
-    Returns their moved gradient, M so far, how inputs reach the end of the chunk, and the state
-    that is needed next.
+    kept: them before the pair of the chunk; rooms_before: of the first of a pair, for the second.
+    Returns their moved gradient, M so far, and how inputs reach the end of the chunk.
     """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
@@ -120,9 +170,7 @@ def _half_of_chunk(
     room_wh, room_wv, room_ch, room_cv = weights
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
 
-    # Gradients of what reads the state before the chunk, and of what writes that after.
-    before = operand(eight_from_scratch(kept, BLOCK, WIDTH, right))
-    from_h, from_v = unstack_eight(multiply(operand(room_y.load(left)), before, none), BLOCK)
+    # The gradient of what writes the state after the chunk.
     g_low = whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma)
     room_state.store(g_low)
     after = operand(turned(g_low, right))
@@ -132,17 +180,23 @@ def _half_of_chunk(
     c_h = eight_of(room_ch.load(pair), HALF, eight)
     c_v = eight_of(room_cv.load(pair), HALF, eight)
     table, wide_table = half_of_table(here, FROM_START, HALF, low, BLOCK)
-    dc_h, dc_v = decay_back(from_h, from_v, wide_table)
     from_h, from_v = decay(c_h, c_v, table)
     from_start = stacked_turned(operand(from_h), operand(from_v), BLOCK, left)
     e_h, e_vh, e_v = over_eight(over, HALF, part)
     state = whole_eight(e_h * g + e_vh * u, e_v * u, BLOCK, WIDTH, mma)
     state = multiply(from_start, operand(room_y.load(right)), state)
     g, u = parts_eight(state, BLOCK, WIDTH, part)
+
+    # The gradient of what reads the state before it.
+    before = eight_from_scratch(kept, BLOCK, WIDTH, right)
+    if is_second:
+        before = _a_chunk_on(HALF, before, rooms_before, BLOCK, WIDTH)
+    before = operand(before)
+    from_h, from_v = unstack_eight(multiply(operand(room_y.load(left)), before, none), BLOCK)
+    dc_h, dc_v = decay_back(from_h, from_v, wide_table)
     moved = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
     store_border(moved, before, borders, chunk, BLOCK, STATES, mma)
 
-    kept = load_half(following, chunk, BLOCK, WIDTH, STATES, low)
     w_h = eight_of(room_wh.load(pair), HALF, eight)
     w_v = eight_of(room_wv.load(pair), HALF, eight)
     hold, _ = half_of_table(here, HOLD, HALF, low, BLOCK)
@@ -155,7 +209,7 @@ def _half_of_chunk(
                                   d_matrix, low, BLOCK, mma)  # fmt: skip
     leave_gradients(HALF, chunk, here, (w_h, w_v, c_h, c_v), gradients, sums, to_write, to_read,
                     around, BLOCK, STATES)  # fmt: skip
-    return g, u, matrix + own, to_end, kept
+    return g, u, matrix + own, to_end
 
 
 @gluon.jit
@@ -184,83 +238,104 @@ def go_back(
     d_x, d_write, d_read, partial, borders = outputs
     d_direct = gl.zeros([BLOCK, 4, WIDTH], gl.float32, by_lane)
     i_mma, j_mma = axis_of(1, 16, mma), axis_of(2, 16, mma)
-    rooms_x = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
+    rooms_x = gl.allocate_shared_memory(low, [3, BLOCK, 16, WIDTH], wide_room)
     rooms_y = gl.allocate_shared_memory(low, [2, BLOCK, 16, WIDTH], wide_room)
-    rooms_wh = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
-    rooms_wv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
+    rooms_wh = gl.allocate_shared_memory(low, [3, BLOCK, 16, 16], thin_room)
+    rooms_wv = gl.allocate_shared_memory(low, [3, BLOCK, 16, 16], thin_room)
     rooms_ch = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_cv = gl.allocate_shared_memory(low, [2, BLOCK, 16, 16], thin_room)
     rooms_tables = rooms_for_tables(low, 2)
-    rooms_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
+    rooms_over = gl.allocate_shared_memory(gl.float32, [4, 8, 8], plain_room)
+    room_table = room_for_table()
     if HAS_SKIP:
         room_skip = room_for_skip(skip, BLOCK, WIDTH)
-    rooms = (rooms_x, rooms_y, rooms_wh, rooms_wv, rooms_ch, rooms_cv, rooms_tables, rooms_over)
+    rooms_written = (rooms_x, rooms_wh, rooms_wv, rooms_over, room_table)
+    rooms_read = (rooms_y, rooms_ch, rooms_cv, rooms_tables)
     # Rooms of their own, not parts of one: between parts the compiler would put barriers.
     room_g = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     room_u = gl.allocate_shared_memory(low, [BLOCK, 16, WIDTH], wide_room)
     sums = rooms_for_sums(BLOCK)
-    more_over = gl.allocate_shared_memory(gl.float32, [2, 8, 8], plain_room)
-    # Without a gradient of the state after the last chunk, nobody asks for that state.
-    unasked: gl.constexpr = 0 if HAS_END else 1
     keep_states(
         (x, write, quick, over_chunks, present), start, states,
-        (rooms_x, rooms_wh, rooms_wv, rooms_over), (rooms_y, rooms_ch, rooms_cv, more_over),
-        rooms_tables, first_chunk, last_chunk - unasked, segments, time, channels, left_variables,
-        strides, towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
+        (rooms_x, rooms_wh, rooms_wv), (rooms_y, rooms_ch, rooms_cv), rooms_tables, rooms_over,
+        first_chunk, last_chunk, segments, time, channels, left_variables,
+        # Without a gradient of the state after the last chunk, nobody asks for that state.
+        strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
-    last = states + (last_chunk - first_chunk) * (BLOCK * size)
+    last = states + ((last_chunk - first_chunk + 1) >> 1) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
         d_end, last, (borders + chunks * (3 * STATES), row_borders), last_chunk, channels, segments,
         left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     kept = load_half(last - BLOCK * size, last_chunk, BLOCK, WIDTH, STATES, low)
-    # One step ahead of the work: before the last chunk it only fetches.
+    # One step ahead of the work, and two with what takes a state over a chunk, for the second of a
+    # pair finds its state from that before the first. Before the last chunk it only fetches.
     for ahead in range(last_chunk - 1, first_chunk - 2, -1):
         chunk = ahead + 1
         if chunk == last_chunk:
-            _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            _fetch_written(ahead, False, inputs, strides, rooms_written, time, left_variables,
+                           towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            if ahead > first_chunk:
+                _fetch_written(ahead - 1, (ahead - first_chunk) & 1 == 1, inputs, strides,
+                               rooms_written, time, left_variables, towards, HAS_PRESENT, REVERSE,
+                               BLOCK, WIDTH, STATES)  # fmt: skip
+            _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables, towards,
+                        HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         if chunk < last_chunk:
-            # Of this chunk, and of the one that comes next.
-            of_chunk = states + (chunk - first_chunk) * (BLOCK * size)
-            of_next = states + gl.maximum(ahead - first_chunk, 0) * (BLOCK * size)
+            # Before the pair of this chunk, and of the one that comes next.
+            of_chunk = states + ((chunk - first_chunk) >> 1) * (BLOCK * size)
+            of_next = states + (gl.maximum(ahead - first_chunk, 0) >> 1) * (BLOCK * size)
+            is_second = (chunk - first_chunk) & 1 == 1
             async_copy.wait_group(0)
-            room = chunk % 2
-            room_x, room_y = rooms_x.index(room), rooms_y.index(room)
-            weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
+            room, of_three = chunk % 2, chunk % 3
+            room_x, room_y = rooms_x.index(of_three), rooms_y.index(room)
+            weights = (rooms_wh.index(of_three), rooms_wv.index(of_three), rooms_ch.index(room),
                        rooms_cv.index(room))  # fmt: skip
+            before = gl.where(of_three == 0, 2, of_three - 1)
+            rooms_before = (rooms_x.index(before), rooms_wh.index(before), rooms_wv.index(before),
+                            rooms_over.index(before), room_table)  # fmt: skip
             left_times = time - chunk * 16
             t = chunk * 16
             if REVERSE:
                 t = time - 1 - t
             prefetch(of_next, chunk, size, BLOCK)
+            if STATES > 8:
+                kept = load_half(of_chunk, chunk, BLOCK, WIDTH, STATES, low)
             none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
             d_matrix = matrix_gradient((room_x,), (room_y,), chunk, low, BLOCK, mma)
-            here, over = copy_of(rooms_tables, room), rooms_over.index(room)
+            here, over = copy_of(rooms_tables, room), rooms_over.index(of_three)
             to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
             around = (time, towards, left_times, left_variables)
             out = partial + chunk * (6 * 16 * STATES)
             border = borders + chunk * (3 * STATES)
-            following = of_chunk + size // 2 if STATES > 8 else of_next
-            g, u, matrix, to_end, kept = _half_of_chunk(
-                0, chunk, room_x, room_y, weights, here, kept, following, over,
+            g, u, matrix, to_end = _half_of_chunk(
+                0, chunk, room_x, room_y, weights, here, over, kept, is_second, rooms_before,
                 g, u, d_matrix, none, room_g, (border, row_borders, left_variables), sums,
                 to_write, to_read, around, BLOCK, WIDTH, STATES,
             )  # fmt: skip
+            # Well ahead of their use: loaded where they are used, they take 5 % longer.
+            following = of_chunk + size // 2 if STATES > 8 else of_next
+            kept = load_half(following, chunk, BLOCK, WIDTH, STATES, low)
             barrier()  # keeps the halves apart, whose registers would not fit together
             store_sums(sums, out, chunk, BLOCK, STATES)
             # Here, for the second half loads nothing that registers could not hold:
             # loads come back in the order of their making, and such a one would wait for all these.
             if ahead >= first_chunk:
-                _fetch(ahead, inputs, strides, strides_of_y, rooms, time, left_variables, towards,
-                       HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables, towards,
+                            HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            if ahead > first_chunk:
+                _fetch_written(ahead - 1, not is_second, inputs, strides, rooms_written, time,
+                               left_variables, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                               STATES)  # fmt: skip
             async_copy.commit_group()
+            barrier()  # where the compiler would put two, one after the other
             if STATES > 8:
-                other_g, other_u, matrix, other_to_end, kept = _half_of_chunk(
-                    1, chunk, room_x, room_y, weights, here, kept, of_next, over, other_g, other_u,
-                    d_matrix, matrix, room_u, (border + 8, row_borders, left_variables), sums,
+                other_g, other_u, matrix, other_to_end = _half_of_chunk(
+                    1, chunk, room_x, room_y, weights, here, over, kept, is_second, rooms_before,
+                    other_g, other_u, d_matrix, matrix, room_u,
+                    (border + 8, row_borders, left_variables), sums,
                     to_write, to_read, around, BLOCK, WIDTH, STATES,
                 )  # fmt: skip
 
@@ -280,7 +355,7 @@ def go_back(
                 product = times_plus(x_one, d_one, times(x_two, d_two)).to(gl.float32)
                 product = gl.sum(gl.reshape(product, [BLOCK, 4, 2, WIDTH]), 2)
                 d_direct += gl.convert_layout(product, by_lane)
-            store_rows(d_x, d_in, chunk, t, channels, around, whole_rows_layout(BLOCK, WIDTH, 4))
+            store_rows(d_x, d_in, chunk, t, channels, around, _rows_in_sectors_layout(BLOCK, WIDTH))
 
             # What all variables share, steps and rates, by way of six sums.
             if STATES > 8:

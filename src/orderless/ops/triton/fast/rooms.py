@@ -53,6 +53,16 @@ def rooms_for_tables(low: gl.constexpr, COPIES: gl.constexpr):
 
 
 @gluon.jit
+def room_for_table():
+    """Shared memory for one table of `quick`, its lines with two entries and with one."""
+    lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
+    return (
+        gl.allocate_shared_memory(gl.bfloat16, [2, 256], lines),
+        gl.allocate_shared_memory(gl.bfloat16, [1, 256], lines),
+    )
+
+
+@gluon.jit
 def copy_of(rooms, i):
     """One of the copies of these rooms."""
     return rooms[0].index(i), rooms[1].index(i), rooms[2].index(i)
@@ -176,17 +186,24 @@ def whole_table(rooms, kind: gl.constexpr, low: gl.constexpr, BLOCK: gl.constexp
 
 
 @gluon.jit
+def half_of_lines(lines, HALF: gl.constexpr, BLOCK: gl.constexpr):
+    """(e1, evh, e2) of a table of `quick` for eight states."""
+    eight: gl.constexpr = eight_layout(BLOCK)
+    one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+    pairs, single = lines
+    e1, evh = pairs_of_lines(pairs.slice(HALF, 1, dim=0).load(one), 1, eight)
+    e2 = singles_of_lines(single.load(one), 2, whole_pair_layout(BLOCK))
+    return e1, evh, eight_of(e2, HALF, eight)
+
+
+@gluon.jit
 def half_of_table(rooms, kind: gl.constexpr, HALF: gl.constexpr, low: gl.constexpr,
                   BLOCK: gl.constexpr):  # fmt: skip
     """The same for eight states, and once more in float32."""
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     eight: gl.constexpr = eight_layout(BLOCK)
     if low == gl.bfloat16:
-        one: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
-        pairs, single = lines_of(rooms, kind)
-        e1, evh = pairs_of_lines(pairs.slice(HALF, 1, dim=0).load(one), 1, eight)
-        e2 = singles_of_lines(single.load(one), 2, pair)
-        e2 = eight_of(e2, HALF, eight)
+        e1, evh, e2 = half_of_lines(lines_of(rooms, kind), HALF, BLOCK)
         return (e1, evh, e2), (to_float32(e1, eight), to_float32(evh, eight), to_float32(e2, eight))
     else:  # noqa: RET505
         one, two, three = _split_table(rooms, kind, pair)
