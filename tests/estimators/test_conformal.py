@@ -1,3 +1,7 @@
+import math
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +32,74 @@ def test_quantiles_rise_with_the_level():
 def test_errors_that_were_not_observed_do_not_count():
     errors = np.array([[[1.0], [1e9]], [[2.0], [1e9]]])
     observed = np.array([[[True], [False]], [[True], [False]]])
-    assert fit_error_table(errors, observed).at(0.99) == 2.0
+    table = fit_error_table(errors, observed)
+    alone = fit_error_table(errors[:, :1], observed[:, :1])
+    np.testing.assert_array_equal(table.quantiles, alone.quantiles)
+    assert table.count == 2
+
+
+def order_statistic(known, level):
+    """The quantile by its definition, from n errors; None where no n errors can tell it."""
+    rank = round((len(known) + 1) * level, 9)
+    rank = (math.ceil(rank) if level > 0.5 else math.floor(rank)) - 1
+    return np.sort(known)[rank] if 0 <= rank < len(known) else None
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), count=st.integers(0, 60), shift=st.floats(-5, 5))
+def test_what_errors_of_a_step_can_tell_is_theirs_and_the_rest_is_borrowed(seed, count, shift):
+    """Each quantile is the order statistic where there is one; else the point is inside."""
+    random = np.random.default_rng(seed)
+    errors = random.standard_normal((60, 1, 4)) + shift
+    observed = np.zeros(errors.shape, bool)
+    observed[:count, :, 1] = observed[:1, :, 2] = True
+    table = fit_error_table(errors, observed)
+    assert table.count == count + 1
+    for step, known in ((1, errors[:count, 0, 1]), (2, errors[:1, 0, 2])):
+        for level in (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975):
+            found, expected = table.at(level)[step], order_statistic(known, level)
+            if expected is not None:
+                assert found == expected
+            elif level != 0.5:
+                assert np.sign(level - 0.5) * found >= 0
+    assert (np.diff(table.quantiles, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("seen", [[0], [3], [1, 2], [0, 3]])
+def test_a_step_without_any_error_takes_those_of_its_neighbours(seen):
+    errors = np.random.default_rng(0).standard_normal((400, 1, 4)) * [1.0, 2.0, 3.0, 4.0]
+    observed = np.zeros(errors.shape, bool)
+    observed[:, :, seen] = True
+    table = fit_error_table(errors, observed)
+    width = table.at(0.9) - table.at(0.1)
+    assert (width > 2).all()
+    for step in set(range(4)) - set(seen):
+        assert width[seen].min() <= width[step] <= width[seen].max()
+
+
+@pytest.mark.parametrize("windows", [1, 3])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_intervals_from_very_few_errors_hold_about_their_share(windows, level):
+    random = np.random.default_rng(0)
+    inside = []
+    for _ in range(2000):
+        table = fit_error_table(
+            random.standard_normal((windows, 1, 2)), np.ones((windows, 1, 2), bool)
+        )
+        new = random.standard_normal(2)
+        inside.append((new >= table.at((1 - level) / 2)) & (new <= table.at((1 + level) / 2)))
+    assert level - 0.02 < np.mean(inside)
+
+
+def test_what_too_few_errors_cannot_tell_is_said_once():
+    table = fit_error_table(np.ones((3, 1, 4)), np.ones((3, 1, 4), bool))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.warn_beyond(column_endings(80, [0.5]))
+        replace(table, count=None).warn_beyond(column_endings(95, None))
+    with pytest.warns(UserWarning, match="12 held-out errors.* lo-95, hi-95, q0.01:") as said:
+        table.warn_beyond(column_endings([80, 95], [0.01]))
+    assert len(said) == 1
 
 
 def test_without_any_error_intervals_have_no_width():

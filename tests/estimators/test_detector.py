@@ -115,6 +115,65 @@ def test_groups_may_live_on_different_levels(level, tmp_path):
     assert new.median() < 2 * expected.median()
 
 
+def test_a_sensor_that_stood_still_and_moves_rings_in_every_unit():
+    faults = (slice(150, 151), slice(150, 200), slice(0, 300))
+    found = []
+    for unit in (1.0, 1e-6, 1e6):
+        still = np.full((600, 1), 5.3 * unit)
+        model = quick(epochs=2, training={"learning_rate": 0.01, "steps_per_epoch": 20})
+        model.fit(np.hstack([TRAIN, still]))
+        for fault in faults:
+            moved = still[:300].copy()
+            moved[fault] += 2.0 * unit
+            new = np.hstack([TRAIN[:300], moved])
+            found.append((model.score(new, per_variable=True), model.predict(new)))
+    for number, (each, alarm) in enumerate(found):
+        expected, alarms = found[number % 3]
+        np.testing.assert_allclose(each, expected, rtol=1e-3)
+        np.testing.assert_array_equal(alarm, alarms)
+        fault = faults[number % 3]
+        assert alarm[fault].mean() > 0.8
+        assert (each[fault].argmax(1) == 5).mean() > 0.8
+
+
+def test_the_alarm_rings_as_often_for_few_variables_as_for_many():
+    values = plant(0, sensors=8, steps=1600)[0]
+    settings = {"learning_rate": 0.01, "steps_per_epoch": 20}
+    model = quick(epochs=2, contamination=0.02, training=settings).fit(values[:1000])
+    new = values[1000:]
+    for size in (8, 3, 1):
+        groups = [np.full_like(new, np.nan) for _ in range(8 // size)]
+        for number, group in enumerate(groups):
+            columns = slice(number * size, (number + 1) * size)
+            group[:, columns] = new[:, columns]
+        assert np.mean([model.predict(group) for group in groups]) < 0.04
+    gappy = new.copy()
+    gappy[::4, 1:] = np.nan
+    assert model.predict(gappy)[::4].mean() < 0.04
+
+
+def test_a_score_is_the_mean_over_the_variables_and_lower_where_few_are_seen(trained, tmp_path):
+    each = trained.score(TEST, per_variable=True)
+    np.testing.assert_array_equal(trained.score(TEST), each.T.sum(0) / 5)
+    holes = TEST.copy()
+    holes[::2, 1:] = np.nan
+    each = trained.score(holes, per_variable=True)
+    assert (trained.score(holes)[::2] <= each[::2, 0]).all()
+    np.testing.assert_array_equal(trained.predict(holes), trained.score(holes) > trained.threshold_)
+    trained.save(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).score(holes), trained.score(holes))
+
+
+def test_a_group_that_fit_did_not_see_is_on_its_own_level_also_where_it_saw_one():
+    frame = pd.DataFrame(TRAIN[:300], columns=NAMES).assign(unit="A")
+    other = pd.DataFrame(TRAIN[300:] + 500.0, columns=NAMES).assign(unit="B")
+    model = quick().fit(frame, group="unit")
+    scores = model.score(pd.concat([frame, other])).groupby("unit")["score"].median()
+    assert scores["B"] < 2 * scores["A"]
+    plain = quick().fit(frame[NAMES])
+    np.testing.assert_array_equal(model.score(frame)["score"], plain.score(frame[NAMES])["score"])
+
+
 def test_wrong_input_is_an_error_in_words():
     with pytest.raises(NotFittedError):
         Detector().score(TEST)

@@ -106,6 +106,31 @@ def test_intervals_widen_with_the_level_and_cover_their_share():
     assert 0.65 < result.scores["this model"]["coverage-80"] < 0.95
 
 
+def test_few_held_out_errors_give_wide_intervals_and_a_warning(tmp_path):
+    hits = []
+    for seed in range(10):
+        noise = np.random.default_rng(seed).standard_normal(72)
+        model = quick(horizon=12, context=15).fit(noise[:60])
+        assert ", 1 to calibrate" in model.report_[1]
+        with pytest.warns(UserWarning, match="12 held-out errors"):
+            forecast = model.predict(noise[:60], level=95)
+        assert (forecast["lo-95"] < forecast[""]).all()
+        assert (forecast[""] < forecast["hi-95"]).all()
+        hits.append((forecast["lo-95"] <= noise[60:]) & (noise[60:] <= forecast["hi-95"]))
+    assert np.mean(hits) > 0.9
+    model.save(tmp_path)
+    with pytest.warns(UserWarning, match="12 held-out errors"):
+        again = load(tmp_path).predict(noise[:60], level=95)
+    np.testing.assert_array_equal(again["hi-95"], forecast["hi-95"])
+
+
+def test_a_step_that_always_fell_on_a_day_off_has_an_interval():
+    values = np.random.default_rng(0).standard_normal((70, 8)).cumsum(0)
+    frame = pd.DataFrame(values, pd.bdate_range("2026-01-05", periods=70), list("abcdefgh"))
+    forecast = quick(horizon=20, context=20).fit(frame).predict(frame[:-1], level=80)
+    assert (forecast["a-hi-80"] > forecast["a-lo-80"]).all()
+
+
 def test_what_never_changes_stays_and_makes_no_other_interval_narrower(tmp_path):
     random = np.random.default_rng(0)
     noise = random.standard_normal((600, 2))
@@ -122,7 +147,40 @@ def test_what_never_changes_stays_and_makes_no_other_interval_narrower(tmp_path)
     result = model.backtest({"a": data["a"], "b": data["b"]}, windows=30, level=80)
     assert 0.7 < result.scores["this model"]["coverage-80"] < 0.9
     changed = past | {"still 1": np.where(np.arange(500) < 499, 5.3, 5.4)}
-    assert (model.predict(changed, level=80)["still 1-hi-80"] > 5.4).all()
+    moving = model.predict(changed, level=80)
+    assert (moving["still 1-hi-80"] - moving["still 1-lo-80"] > 0.1).all()
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_what_stood_still_in_fit_and_moves_is_forecast_alike_in_every_unit(unit):
+    def outcome(unit):
+        idle = np.where(np.arange(400) < 330, 5.0, VALUES[:, 0] + 5.0)
+        data = {"idle": idle * unit, "new": np.full(400, 7.0 * unit), "b": VALUES[:, 1]}
+        model = quick().fit({name: data[name][:320] for name in ("idle", "b")})
+        forecast = model.predict(data, level=80)
+        scores = model.backtest(data, windows=3).scores["this model"]
+        ends = ("", "-lo-80", "-hi-80")
+        return {k + e: forecast[k + e] / unit for k in ("idle", "new") for e in ends}, scores
+
+    (plain, scores), (found, others) = outcome(1.0), outcome(unit)
+    for name, expected in plain.items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5)
+    assert others["mae"] == pytest.approx(scores["mae"], rel=1e-5)
+    assert (plain["idle-hi-80"] - plain["idle-lo-80"] > 1).all()
+    for ending in ("", "-lo-80", "-hi-80"):
+        np.testing.assert_allclose(plain["new" + ending], 7.0)
+
+
+def test_constants_first_seen_in_the_held_out_part_make_no_interval_narrower():
+    frame = FRAME[NAMES[:4]]
+    late = {f"late {i}": np.where(np.arange(400) >= 330, 3.0 + i, np.nan) for i in range(12)}
+    plain = quick().fit(frame)
+    model = quick().fit(frame.assign(**late))
+    assert model.error_table_.count == plain.error_table_.count
+    width, expected = (
+        one.error_table_.at(0.9) - one.error_table_.at(0.1) for one in (model, plain)
+    )
+    assert (width > 0.7 * expected).all()
 
 
 def test_what_changed_late_in_the_data_of_fit_may_change_again():
@@ -322,3 +380,26 @@ def test_a_glitch_before_the_look_back_has_no_influence(trained):
     glitch = FRAME.copy()
     glitch.loc[5, NAMES[0]] = 1e12
     pd.testing.assert_frame_equal(trained.predict(glitch), trained.predict(FRAME))
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+def test_a_season_longer_than_the_look_back_is_repeated_in_the_units_of_the_truth(shift):
+    time = np.arange(600)
+    values = 3 * np.sin(time[:, None] * np.pi / 24 + np.arange(3))
+    model = quick(horizon=12, context=20, season=48).fit(values[:400])
+    moved = values + shift * (time[:, None] >= 400)
+    scores = model.backtest(moved, windows=8).scores
+    assert scores["seasonal naive"]["mae"] < 0.01
+    assert scores["naive"]["mae"] > 0.5
+
+
+def test_a_backtest_scores_everybody_on_what_the_model_forecasts():
+    model = quick().fit(FRAME[:300])
+    plain = model.backtest(FRAME.drop(columns=NAMES[:3]), windows=1).scores
+    silent = FRAME.copy()
+    silent.loc[346:393, NAMES[:3]] = np.nan
+    silent.loc[394:, NAMES[:3]] += 1000.0
+    result = model.backtest(silent, windows=1)
+    assert result.forecast[NAMES[:3]].isna().all(axis=None)
+    for name in ("naive", "seasonal naive"):
+        assert result.scores[name]["mae"] == pytest.approx(plain[name]["mae"])

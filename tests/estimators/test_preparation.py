@@ -4,6 +4,7 @@ import pytest
 from orderless.data import read_panel
 from orderless.estimators.preparation import (
     FARTHEST,
+    MOVED,
     learn_scales,
     prepare,
     share_scale,
@@ -97,8 +98,36 @@ def test_a_variable_is_still_if_it_changed_neither_in_fit_nor_in_the_look_back()
     assert prepare(system(values), scales).still.tolist() == [False, False, True]
     assert prepare(system(values), scales, last=5).still.tolist() == [False, False, True]
     assert prepare(system(values[45:]), scales, last=5).still.tolist() == [True, False, True]
-    assert not prepare(system(values, "xyz"), scales, last=5).still.any()
     assert np.isfinite(prepare(system(values), scales).values).all()
+
+
+def test_a_new_variable_is_still_if_two_readings_or_more_do_not_differ():
+    values = VALUES.copy()
+    values[:, 0] = 7.0
+    values[:49, 1] = np.nan
+    assert prepare(system(values, "xyz"), {}, last=5).still.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("last", [None, 50, 10])
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_what_stood_still_in_fit_and_moves_looks_the_same_in_every_unit(last, unit):
+    scales = {"a": (3.0, 0.0), "b": (0.0, 0.0), "c": (7.0, 0.0)}
+    values = np.column_stack([np.full(50, 7.0), 3.0 + np.arange(50) // 30, VALUES[:, 2]])
+    one = prepare(system(values), scales, last=last)
+    scaled = {name: (mean * unit, 0.0) for name, (mean, _) in scales.items()}
+    other = prepare(system(values * unit), scaled, last=last)
+    np.testing.assert_allclose(other.values, one.values, atol=1e-9)
+    assert one.still.tolist() == other.still.tolist() == [False, False, True]
+
+
+def test_what_stood_still_in_fit_is_scaled_by_what_it_does_since_it_moves():
+    values = VALUES.copy()
+    values[:25, 1] = values[24, 1]
+    scales = {"a": (values[0, 1], 0.0)}
+    one = prepare(system(values), scales, last=10)
+    np.testing.assert_allclose(one.scaler.scale[0, 0], values[24:, 1].std())
+    np.testing.assert_allclose(prepare(system(values), scales).values[0, :25], 0.0)
+    assert np.abs(prepare(system(values), scales).values[0]).max() == pytest.approx(MOVED)
 
 
 def test_a_variable_without_a_name_is_one_like_others():

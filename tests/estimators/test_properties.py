@@ -7,10 +7,12 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from orderless import Classifier, Detector, Forecaster
+from orderless import Classifier, Detector, Forecaster, load
 from orderless.errors import OrderlessError
 
 SMALL = {"network": {"channels": 4, "states": 2, "stride": 3, "patch": 6}, "verbose": False}
@@ -223,3 +225,31 @@ def test_units_do_not_matter(scale, shift):
     plain = model.fit(FRAME).predict(FRAME)[COLUMNS]
     other = model.fit((FRAME + shift) * scale).predict((FRAME + shift) * scale)[COLUMNS]
     np.testing.assert_allclose(other / scale - shift, plain, atol=2e-3)
+
+
+@pytest.fixture
+def torch_in_double_without_gradients():
+    torch.set_default_dtype(torch.float64)
+    with torch.no_grad():
+        yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("torch_in_double_without_gradients")
+@pytest.mark.parametrize("model", [FORECASTER, DETECTOR], ids=["Forecaster", "Detector"])
+def test_what_torch_was_set_to_does_not_matter(model, tmp_path):
+    model.save(tmp_path)
+    again = load(tmp_path)
+    pd.testing.assert_frame_equal(again.predict(FRAME), model.predict(FRAME), check_exact=True)
+    fitted = clone(model).fit(FRAME)
+    assert len(fitted.history_) == 2
+    assert {tensor.dtype for tensor in fitted.network_.parameters()} == {torch.float32}
+    assert fitted.predict(FRAME).notna().all(axis=None)
+
+
+@pytest.mark.usefixtures("torch_in_double_without_gradients")
+def test_a_classifier_is_in_single_precision_too():
+    cases = np.random.default_rng(0).standard_normal((12, 2, 16))
+    model = Classifier(epochs=1, preset="tiny", verbose=False).fit(cases, np.arange(12) % 2)
+    assert set(model.predict(cases)) <= {0, 1}
+    assert {tensor.dtype for tensor in model.network_.parameters()} == {torch.float32}

@@ -30,6 +30,14 @@ def test_a_season_is_found_in_systems_of_different_length():
     assert find_season(pair, [np.isfinite(one) for one in pair]) == 24
 
 
+@pytest.mark.parametrize("short", [8, 12, 40])
+def test_one_short_system_does_not_hide_the_season_of_the_others(short):
+    noise = np.random.default_rng(2).standard_normal((6, 1, 400))
+    systems = list(np.sin(2 * np.pi * np.arange(400) / 24) + 0.3 * noise)
+    systems[3] = systems[3][:, :short]
+    assert find_season(systems, [np.isfinite(one) for one in systems]) == 24
+
+
 def test_two_alternating_kinds_of_days_are_two_days():
     day = np.random.default_rng(3).standard_normal((2, 24))
     noise = np.random.default_rng(4).standard_normal(48 * 30)

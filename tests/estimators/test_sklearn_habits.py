@@ -9,7 +9,9 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from orderless import Classifier, Detector, Forecaster
@@ -92,6 +94,23 @@ def test_model_selection_of_scikit_learn_works():
     assert len(cross_val_score(Classifier(**QUICK), cases, labels, cv=2)) == 2
     search = GridSearchCV(Classifier(**QUICK), {"identify": [None, "name"]}, cv=2)
     assert search.fit(cases, labels).best_params_["identify"] in (None, "name")
+
+
+@pytest.mark.parametrize("kind", [Forecaster, Detector])
+def test_what_has_no_labels_works_in_a_pipeline_and_in_cross_validation(kind):
+    values = np.random.default_rng(0).standard_normal((60, 2))
+    model = kind(**QUICK, context=8, **({"horizon": 3} if kind is Forecaster else {}))
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    assert kind.__name__ in pipeline._repr_html_()
+    np.testing.assert_array_equal(
+        pipeline.fit(values).predict(values), model.fit(values, y=None).predict(values)
+    )
+
+    def size(fitted, data, y=None):
+        return len(fitted.predict(data))
+
+    splits = TimeSeriesSplit(2)
+    assert len(cross_val_score(model, values, scoring=size, cv=splits)) == 2
 
 
 def test_a_fitted_estimator_survives_pickling():

@@ -1,6 +1,10 @@
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 import pytest
 import torch
 
+from orderless import Detector, load
 from orderless.estimators.threads import ROWS_PER_THREAD, threads_for
 
 
@@ -23,3 +27,28 @@ def test_the_number_comes_back_after_an_error(four_threads):
     with pytest.raises(ZeroDivisionError), threads_for(1):
         _ = 1 / 0
     assert torch.get_num_threads() == 4
+
+
+def test_fits_in_threads_are_those_of_their_seeds_and_leave_torchs_generator_alone(tmp_path):
+    values = np.random.default_rng(0).standard_normal((80, 3))
+
+    def fit(seed):
+        model = Detector(
+            8,
+            epochs=1,
+            random_state=seed,
+            network={"channels": 4, "states": 2, "dropout": 0.3},
+            training={"steps_per_epoch": 8},
+            verbose=False,
+        ).fit(values)
+        model.save(tmp_path / str(seed))
+        load(tmp_path / str(seed))
+        return model.score(values)
+
+    before = torch.get_rng_state()
+    alone = [fit(seed) for seed in range(4)]
+    assert torch.equal(before, torch.get_rng_state())
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(fit, range(4)))
+    np.testing.assert_array_equal(together, alone)
+    assert torch.equal(before, torch.get_rng_state())

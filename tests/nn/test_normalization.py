@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nn_cases import drawn
 
-from orderless.nn.normalization import normalize
+from orderless.nn.normalization import movement, normalize
 
 
 @pytest.mark.parametrize("center", ["mean", "last", "none"])
@@ -45,3 +45,29 @@ def test_a_high_level_does_not_cost_the_spread_its_digits(center):
     x = torch.randn(1, 1, 1000, generator=torch.Generator().manual_seed(0))
     _, _, scale = normalize(x + 1000.0, center=center)
     torch.testing.assert_close(scale, normalize(x, center=center).scale, rtol=1e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("center", ["mean", "last", "none"])
+@given(seed=st.integers(0, 2**20), size=st.sampled_from([1e-6, 1e-3, 1.0, 1e3]))
+@settings(max_examples=20)
+def test_scale_and_movement_give_the_spread_of_the_look_back(center, seed, size):
+    x, _, present = drawn((2, 3, 9), seed)
+    present[..., :2] = True
+    values, _, scale = normalize(size * x, present, center=center)
+    spread = (scale * movement(values, present)).squeeze(-1)
+    for row, seen, found in zip(
+        x.flatten(0, 1), present.flatten(0, 1), spread.flatten(), strict=True
+    ):
+        torch.testing.assert_close(found, size * row[seen].std(correction=0))
+    if size >= 1:
+        torch.testing.assert_close(spread, scale.squeeze(-1), rtol=1e-2, atol=0.0)
+
+
+def test_an_ordinary_look_back_hardly_feels_the_floor_and_a_still_one_does_not_move():
+    x = torch.randn(1, 1, 1000, generator=torch.Generator().manual_seed(0))
+    assert abs(movement(normalize(x).values).item() - 1) < 1e-5
+    still = torch.full((1, 1, 9), 4.3, requires_grad=True)
+    moved = movement(normalize(still).values)
+    moved.sum().backward()
+    assert moved.item() < 1e-3
+    assert still.grad.isfinite().all()

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from nn_cases import drawn, error
+from nn_cases import drawn, error, shaken
 
 from orderless.errors import SettingError, ShapeError
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig, RidgeStatistics
@@ -139,3 +139,21 @@ def test_a_fit_needs_windows():
     linear = LinearForecast(CONTEXT, HORIZON)
     with pytest.raises(ShapeError, match="No window"):
         linear.fit(RidgeStatistics(linear), RidgeStatistics(linear))
+
+
+@pytest.mark.parametrize("center", ["mean", "last"])
+def test_a_look_back_that_stands_still_is_not_moved_by_the_others(weights, center):
+    x, _, present = drawn((4, 5, CONTEXT), 3)
+    present[..., 0] = True
+    x[:, 1], x[:, 2] = 0.25, 0.25 + 1e-6 * x[:, 2]
+    linear = LinearForecast(CONTEXT, HORIZON, center=center).double()
+    with torch.no_grad():
+        linear.own.copy_(weights[0])
+        linear.pooled.copy_(1e3 * weights[1])
+    config = NetworkConfig(patch=4, stride=2, channels=8, states=2, center=center)
+    network = shaken(ForecastingNetwork(config, CONTEXT, HORIZON), 1)
+    network.start_from(linear)
+    for forecast in (linear(x, present), network(x, present).point):
+        assert (forecast[:, 1] - 0.25).abs().max() < 1e-9
+        assert (forecast[:, 2] - 0.25).abs().max() < 0.1
+        assert (forecast[:, 0] - x[:, 0, -1:]).abs().max() > 1

@@ -1,23 +1,23 @@
 """Forecasts from several origins in the past, and how good they were."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from orderless.data import System, canonical_order
 from orderless.errors import DataError
-from orderless.estimators.preparation import Prepared
+from orderless.estimators.preparation import FARTHEST, Prepared
 
 
 @dataclass(frozen=True)
 class Backtest:
     """`forecast` in the form the data came in, frames with a column `cutoff`; and `scores`.
 
-    `scores` holds, for the model and for two naive forecasts, MAE and MSE over all observed
-    targets in units of each variable's spread; for the model also the share of values within each
-    interval asked for.
+    `scores` holds, for the model and for two naive forecasts, MAE and MSE in units of each
+    variable's spread, over the same entries: observed targets that the model has a forecast of. For
+    the model also the share of values within each interval asked for.
     """
 
     forecast: Any
@@ -41,6 +41,17 @@ def cut_future(system: System, past: Prepared, origin: int, horizon: int) -> np.
     """What came after an origin, [variable, horizon], in the order and the units of `past`."""
     order, _ = canonical_order(system.variables)
     return past.scaler.apply(system.values[order, origin : origin + horizon])
+
+
+def lengthen(system: System, past: Prepared, origin: int, steps: int) -> Prepared:
+    """The last `steps` steps before an origin instead of those of `past`, in the same units."""
+    order, _ = canonical_order(system.variables)
+    span = slice(max(0, origin - steps), origin)
+    return replace(
+        past,
+        values=np.clip(past.scaler.apply(system.values[order, span]), -FARTHEST, FARTHEST),
+        observed=system.observed[order, span],
+    )
 
 
 def score(truth: Sequence[np.ndarray], forecast: Sequence[np.ndarray]) -> dict[str, float]:

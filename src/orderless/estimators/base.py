@@ -7,6 +7,7 @@ learns ends in an underscore.
 import inspect
 import math
 import secrets
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
@@ -29,6 +30,9 @@ from orderless.training import Epoch, Outcome, Task, train
 COLUMNS = ("time", "variable", "value", "group")
 NETWORK = "network/"
 """What the names of a network's weights begin with in a saved model, beside other tensors."""
+GENERATOR = threading.RLock()
+"""Held by whoever draws from torch's generator, of which all threads have one: fits in several
+threads would draw each other's numbers."""
 Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
 
@@ -105,6 +109,12 @@ class Estimator(ABC):
         """Asked by scikit-learn."""
         return hasattr(self, "variables_in_")
 
+    def __sklearn_tags__(self) -> Any:
+        """Asked by scikit-learn: an estimator of series."""
+        from orderless.estimators.sklearn_tags import series_tags
+
+        return series_tags()
+
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(
@@ -150,10 +160,10 @@ class Estimator(ABC):
         """
 
     def _draw_network(self, config: NetworkConfig) -> Any:
-        """A network whose random weights follow from the seed alone."""
-        with torch.random.fork_rng(devices=[]):
+        """A network in float32 whose random weights follow from the seed alone."""
+        with GENERATOR, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
-            return self._build_network(config)
+            return self._build_network(config).float()
 
     def _train(
         self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
@@ -168,7 +178,9 @@ class Estimator(ABC):
             precision=self.precision,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        with threads_for(settings.batch_size * len(self.variables_in_)):
+        threads = threads_for(settings.batch_size * len(self.variables_in_))
+        # Also where the caller has switched gradients off.
+        with GENERATOR, threads, torch.enable_grad():
             outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
@@ -205,7 +217,7 @@ class Estimator(ABC):
         }
         self.seed_, self.errors_, self.report_ = facts["seed"], facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
-        network = self._build_network(NetworkConfig(**facts["network"]))
+        network = self._draw_network(NetworkConfig(**facts["network"]))
         weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
         network.load_state_dict(weights)
         self.network_ = network.eval().requires_grad_(False)

@@ -72,7 +72,7 @@ class ClassificationTask:
     def scores(self, module: nn.Module, cases: Tensor) -> Tensor:
         """Class scores [case, class], computed block by block."""
         lengths = self.series.lengths[cases].clamp(min=self.length)
-        results = torch.empty(len(cases), self.module.classes, device=self.series.flat.device)
+        results = self.series.flat.new_empty(len(cases), self.module.classes)
         for length in lengths.unique().tolist():
             places = (lengths == length).nonzero().squeeze(1)
             size = length * self.series.members.shape[1]

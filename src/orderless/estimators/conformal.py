@@ -6,9 +6,13 @@ ones, an 80 % interval holds 80 % of the values on average over variables; those
 do not count. Errors are in units of each variable's own spread; where quantiles were trained, in
 units of the distance between the outer ones, so that intervals widen where the network is less
 certain, and still cover.
+
+From n errors no quantile can be told beyond the n / (n + 1)-th. A step with too few of its own
+borrows those of the steps around it, which are related, so that its coverage is approximate.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,36 +24,112 @@ LEVELS = np.linspace(0.0, 1.0, 401)
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Quantiles of the error (actual - forecast): [horizon, level] at `LEVELS`."""
+    """Quantiles of the error (actual - forecast): [horizon, level] at `LEVELS`.
+
+    count: errors it was made of, of all steps together; None in the first models that were saved.
+    """
 
     quantiles: np.ndarray
+    count: int | None = None
 
     def at(self, level: float) -> np.ndarray:
         """What to add to a forecast to reach this quantile: [horizon]."""
         return np.stack([np.interp(level, LEVELS, row) for row in self.quantiles])
+
+    def warn_beyond(self, endings: Mapping[str, float]) -> None:
+        """Say which of the quantiles asked for are beyond what so few errors can tell."""
+        if self.count is None:
+            return
+        levels = np.array(list(endings.values()))
+        known = _inside(_ranks(self.count, levels), self.count)
+        if known.all():
+            return
+        beyond = ", ".join(name for name, inside in zip(endings, known, strict=True) if not inside)
+        warnings.warn(
+            f"{self.count} held-out errors, of all steps ahead together, cannot tell {beyond}: "
+            "these are a guess from the widest error. Fit on more data, or with a larger "
+            "`validation_share`.",
+            stacklevel=3,
+        )
 
 
 def fit_error_table(errors: np.ndarray, observed: np.ndarray) -> ErrorTable:
     """The table of errors [window, variable, horizon], entries that were not observed left out.
 
     With n errors, the quantile q is the ceil((n + 1) q)-th smallest for q above one half and its
-    mirror image below: the correction that makes the coverage hold for a finite n.
+    mirror image below: the correction that makes the coverage hold for a finite n. Where there is
+    none so small or so large among the errors of a step, those of the steps around it count too,
+    of one on either side, of two, of four and so on; such an interval holds the point forecast.
     """
     horizon = errors.shape[-1]
-    table = np.zeros((horizon, len(LEVELS)))
     flat, seen = errors.reshape(-1, horizon), observed.reshape(-1, horizon)
-    for step in range(horizon):
-        known = np.sort(flat[seen[:, step], step])
-        n = len(known)
-        if n == 0:
-            continue
-        # Rounding first: (n + 1) q may exceed a whole number by an ulp.
-        position = np.round((n + 1) * LEVELS, 9)
-        upper = np.ceil(position) - 1
-        lower = np.floor(position) - 1
-        rank = np.where(LEVELS > 0.5, upper, lower)
-        table[step] = known[np.clip(rank, 0, n - 1).astype(int)]
-    return ErrorTable(np.maximum.accumulate(table, axis=1))
+    steps = [flat[seen[:, step], step] for step in range(horizon)]
+    table = np.stack([_quantiles(steps, step) for step in range(horizon)])
+    return ErrorTable(table, sum(map(len, steps)))
+
+
+def _quantiles(steps: Sequence[np.ndarray], step: int) -> np.ndarray:
+    """The quantiles of one step at `LEVELS`."""
+    row = np.full(len(LEVELS), np.nan)
+    known = np.empty(0)
+    for radius, known in _neighbourhoods(steps, step):
+        rank = _ranks(len(known), LEVELS)
+        # The ends of the table are there to interpolate: nobody can ask for them.
+        rank[0], rank[-1] = 0, len(known) - 1
+        found = np.isnan(row) & _inside(rank, len(known))
+        row[found] = known[rank[found]]
+        if radius > 0:
+            row[found] = _around_zero(row[found], LEVELS[found])
+        if not np.isnan(row).any():
+            break
+    beyond = np.isnan(row)
+    row[beyond] = _guess(known, LEVELS[beyond])
+    # What was borrowed may be narrower than the step's own: outwards, intervals only widen.
+    middle = len(LEVELS) // 2
+    row[middle:] = np.maximum.accumulate(row[middle:])
+    row[: middle + 1] = np.minimum.accumulate(row[middle::-1])[::-1]
+    return row
+
+
+def _neighbourhoods(steps: Sequence[np.ndarray], step: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The errors of a step in rising order, and with ever more steps around it, up to all."""
+    radius = 0
+    while True:
+        around = steps[max(0, step - radius) : step + radius + 1]
+        yield radius, np.sort(np.concatenate(around))
+        if len(around) == len(steps):
+            return
+        radius = max(1, 2 * radius)
+
+
+def _ranks(count: int, levels: np.ndarray) -> np.ndarray:
+    """Which of so many errors in rising order is the quantile; there may be none of that rank."""
+    # Rounding first: (n + 1) q may exceed a whole number by an ulp.
+    position = np.round((count + 1) * levels, 9)
+    return (np.where(levels > 0.5, np.ceil(position), np.floor(position)) - 1).astype(int)
+
+
+def _inside(ranks: np.ndarray, count: int) -> np.ndarray:
+    return (ranks >= 0) & (ranks < count)
+
+
+def _guess(known: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Beyond all that is known: the widest error and a margin, to either side.
+
+    The widest of n lies where 1 / (n + 1) is left outside. The margin is that of errors whose tails
+    fall slowly: half as much outside is twice as far away.
+    """
+    if len(known) == 0:
+        return np.zeros(len(levels))
+    widest = np.abs(known).max()
+    outside = 1 - np.abs(2 * levels - 1)
+    return np.sign(levels - 0.5) * widest * np.maximum(1.0, 1 / ((len(known) + 1) * outside))
+
+
+def _around_zero(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Errors of other steps may all lie on one side; that is no reason to leave out the point."""
+    wider = np.where(levels > 0.5, np.maximum(quantiles, 0.0), np.minimum(quantiles, 0.0))
+    return np.where(levels == 0.5, quantiles, wider)
 
 
 def column_endings(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from orderless.data import (
     Panel,
+    Scaler,
     Series,
     covering_starts,
     read_panel,
@@ -33,7 +34,7 @@ from orderless.estimators.preparation import (
     check_observed,
     key_of,
     learn_levels,
-    learn_scales,
+    learn_scales_of_training,
     prepare,
 )
 from orderless.estimators.report import describe_data, describe_training, table, verdict
@@ -46,6 +47,8 @@ TRAINING = {"learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
 ROWS_PER_STEP = 2048
 """Windows of one variable in a training step; with more than 64 variables there are fewer."""
 LONGEST_CONTEXT = 96
+MOST_GROUPS = 32
+"""Groups of variables of each size that are scored by themselves; more would tell little more."""
 MODEL = "this model"
 
 
@@ -55,6 +58,9 @@ class Detector(Estimator):
     Stretches of the data are hidden and told from the rest, of the same variable and of the
     others; the score of an entry is the squared error of that, in units of what is usual for the
     variable. The threshold comes from held-out training data, never from the data that is scored.
+    Where fewer variables are observed than were usual then, errors are larger and vary more: scores
+    of such moments are lowered, as much as they were higher on groups of so many variables, so that
+    one threshold holds for all.
 
     **Main parameters**
     - context: time steps in a window; 96 or a quarter of the training data if None.
@@ -102,6 +108,7 @@ class Detector(Estimator):
     def fit(
         self,
         data: Any,
+        y: Any = None,
         *,
         time: Hashable = None,
         variable: Hashable = None,
@@ -109,7 +116,7 @@ class Detector(Estimator):
         group: Hashable = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Learn what is usual from data with no or few anomalies; columns as in `Forecaster`."""
+        """Learn what is usual from data with no or few anomalies; the rest as in `Forecaster`."""
         self._check_settings()
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
         check_observed(panel)
@@ -125,8 +132,9 @@ class Detector(Estimator):
         _check_part(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
-        self.scales_ = learn_scales(panel, ends)
-        self.levels_ = learn_levels(panel, ends) if len(panel.systems) > 1 else None
+        self.scales_ = learn_scales_of_training(panel, ends)
+        several = panel.form.group is not None or len(panel.systems) > 1
+        self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
         train_windows = window_starts(lengths, self.context_, 0, targets=training)
         held_out = window_starts(
@@ -148,7 +156,7 @@ class Detector(Estimator):
         return self
 
     def score(self, data: Any, *, per_variable: bool = False, **columns: Hashable) -> Any:
-        """How odd each moment is, in the form the data came in; 1 is usual.
+        """How odd each moment is, in the form the data came in; 1 is usual, less for few variables.
 
         With `per_variable`, how odd each variable is at each moment: who is to blame. NaN where
         nothing was observed.
@@ -160,14 +168,14 @@ class Detector(Estimator):
         if per_variable:
             rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
             return write_scores(panel, rows, name="score")
-        return write_scores(panel, [_over_variables(one) for one in each], name="score")
+        return write_scores(panel, [self._combine(one) for one in each], name="score")
 
     def predict(self, data: Any, **columns: Hashable) -> Any:
         """Whether each moment is an anomaly: its score above `threshold_`."""
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
         each = self._score(self._prepare(panel))
-        alarms = [_over_variables(one) > self.threshold_ for one in each]
+        alarms = [self._combine(one) > self.threshold_ for one in each]
         return write_scores(panel, alarms, name="anomaly")
 
     def _check_settings(self) -> None:
@@ -190,7 +198,7 @@ class Detector(Estimator):
         return ReconstructionNetwork(config)
 
     def _prepare(self, panel: Panel) -> list[Prepared]:
-        """Around the mean of `fit`; of several systems each around its own.
+        """Around the mean of `fit`; of groups or several systems each around its own.
 
         One that has no name, or that `fit` did not see, is centred by what is at hand.
         """
@@ -218,9 +226,49 @@ class Detector(Estimator):
         self.usual_ = {name: max(value, floor) for name, value in usual.items()}
         self.usual_[""] = max(overall, floor)
         each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
+        self.threshold_ = self._find_threshold(each)
+        counts = np.concatenate([np.isfinite(one).sum(0) for one in each])
+        self.factors_ = self._calibrate_groups(systems, begins, int(np.median(counts[counts > 0])))
+
+    def _find_threshold(self, each: Sequence[np.ndarray]) -> float:
+        """What the asked share of the moments in scores [variable, time] lies above; 0 if none."""
         scores = np.concatenate([_over_variables(one) for one in each])
         scores = scores[np.isfinite(scores)]
-        self.threshold_ = float(np.quantile(scores, 1 - self.contamination, method="higher"))
+        if len(scores) == 0:
+            return 0.0
+        return float(np.quantile(scores, 1 - self.contamination, method="higher"))
+
+    def _calibrate_groups(
+        self, systems: Sequence[Prepared], begins: Sequence[int], usual: int
+    ) -> list[tuple[int, float]]:
+        """What brings scores of so many variables to the threshold of the usual number of them.
+
+        From groups of 1, 2, 4, ... variables, scored as if there were no others.
+        """
+        random = np.random.default_rng(self.seed_)
+        orders = [random.permutation(len(one.names)) for one in systems]
+        factors = [(usual, 1.0)]
+        for size in reversed([2**k for k in range(usual.bit_length()) if 2**k < usual]):
+            groups = [
+                _pick(one, np.sort(order[at : at + size]), begin)
+                for one, order, begin in zip(systems, orders, begins, strict=True)
+                for at in range(0, min(len(order) // size, MOST_GROUPS) * size, size)
+            ]
+            threshold = self._find_threshold(self._score(groups)) if groups else 0.0
+            # Fewer variables never make a moment odder: that would be chance.
+            ratio = self.threshold_ / threshold if min(threshold, self.threshold_) > 0 else 1.0
+            factors.insert(0, (size, min(factors[0][1], ratio)))
+        return factors
+
+    def _combine(self, scores: np.ndarray) -> np.ndarray:
+        """Scores [variable, time] as one a moment, to be compared with the threshold."""
+        if not self.factors_:
+            return _over_variables(scores)
+        sizes, factors = np.array(self.factors_).T
+        count = np.maximum(np.isfinite(scores).sum(0), 1)
+        # In between, by logarithms; a factor of 1 stays 1, to the bit.
+        factor = np.exp(np.interp(np.log(count), np.log(sizes), np.log(factors)))
+        return _over_variables(scores) * factor
 
     def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
         """Scores [variable, time] of each system, variables in canonical order."""
@@ -271,13 +319,15 @@ class Detector(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "threshold": self.threshold_, "usual": self.usual_}
-        facts |= {"levels": self.levels_}
+        facts |= {"levels": self.levels_, "factors": self.factors_}
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
         self.usual_ = facts["usual"]
-        self.levels_ = facts.get("levels")  # the first models were saved without
+        # The first models were saved without these two.
+        self.levels_ = facts.get("levels")
+        self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
         super()._restore(facts, tensors)
 
 
@@ -289,6 +339,18 @@ def _check_part(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) ->
             f"Not a single value is observed in the part of the data that is there to {purpose}. "
             "Cut off what comes before the first and after the last readings."
         )
+
+
+def _pick(one: Prepared, rows: np.ndarray, begin: int) -> Prepared:
+    """Some variables of a system, from some time on."""
+    return Prepared(
+        names=tuple(one.names[row] for row in rows),
+        values=one.values[rows, begin:],
+        observed=one.observed[rows, begin:],
+        scaler=Scaler(one.scaler.mean[rows], one.scaler.scale[rows]),
+        still=one.still[rows],
+        restore=np.arange(len(rows)),
+    )
 
 
 def _series(systems: Sequence[Prepared]) -> Series:

@@ -11,7 +11,14 @@ from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, read_panel, write_forecast
 from orderless.errors import SettingError
-from orderless.estimators.backtest import Backtest, coverage, cut_future, find_origins, score
+from orderless.estimators.backtest import (
+    Backtest,
+    coverage,
+    cut_future,
+    find_origins,
+    lengthen,
+    score,
+)
 from orderless.estimators.base import (
     Estimator,
     all_or_nothing,
@@ -24,7 +31,12 @@ from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_n
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
 from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
-from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
+from orderless.estimators.preparation import (
+    Prepared,
+    learn_scales_of_training,
+    prepare,
+    stack,
+)
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
@@ -115,6 +127,7 @@ class Forecaster(Estimator):
     def fit(
         self,
         data: Any,
+        y: Any = None,
         *,
         time: Hashable = None,
         variable: Hashable = None,
@@ -125,7 +138,8 @@ class Forecaster(Estimator):
         """Learn from a frame, an array [time, variable] or a list of arrays.
 
         The columns are as in `orderless.data.read_panel`; most are found. With `checkpoint`, a
-        folder, a run that was stopped is continued by the same call.
+        folder, a run that was stopped is continued by the same call. `y` is ignored; scikit-learn
+        gives it.
         """
         self._check_settings()
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
@@ -136,7 +150,7 @@ class Forecaster(Estimator):
         windows = self._cut_windows(panel)
         self.context_ = windows.context
         self.variables_in_ = panel.variables
-        self.scales_ = _learn_scales(panel, windows.ends)
+        self.scales_ = learn_scales_of_training(panel, windows.ends)
         systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
@@ -165,11 +179,13 @@ class Forecaster(Estimator):
         """The next `horizon` steps of every variable, in the form the data came in.
 
         level=[80, 95] adds the ends of central intervals (`-lo-80`, `-hi-80`), quantiles=[.1, .9]
-        the quantiles themselves (`-q0.1`), both from errors on held-out windows. A variable with
-        nothing observed within the context has no forecast: its values are NaN.
+        the quantiles themselves (`-q0.1`), both from errors on held-out windows; a warning says
+        where these are too few. A variable with nothing observed within the context has no
+        forecast: its values are NaN.
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
+        self.error_table_.warn_beyond(endings)
         panel = self._read(read_panel, data, columns)
         systems = [prepare(system, self.scales_, last=self.context_) for system in panel.systems]
         forecasts = self._forecast(systems)
@@ -187,13 +203,15 @@ class Forecaster(Estimator):
         """Forecast the last part of the data from several origins, without fitting again.
 
         The origins lie `step` steps apart (the horizon, if None), the last one `horizon` steps
-        before the end. Give data that `fit` has not seen: what it has seen flatters it.
+        before the end. Give data that `fit` has not seen: what it has seen flatters it. The naive
+        forecasts beside it are scored where the model has a forecast, and nowhere else.
         """
         self._check_fitted()
         horizon = self.horizon_
         windows = check_count("windows", windows, 1)
         step = check_count("step", horizon if step is None else step, 1)
         endings = column_endings(level, None)
+        self.error_table_.warn_beyond(endings)
         panel = self._read(read_panel, data, columns)
         origins, truth, widths, parts = [], [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
@@ -205,16 +223,18 @@ class Forecaster(Estimator):
             rivals[MODEL].append(np.stack([one.point for one in forecast]))
             widths.append(np.stack([one.width for one in forecast]))
             rivals["naive"].append(naive(values, observed, horizon).numpy())
+            cuts = list(zip(pasts, starts, strict=True))
             if self.season_ > self.context_:  # which is no reason to forget the season
-                longer = [prepare(system, self.scales_, last=self.season_, end=at) for at in starts]
+                longer = [lengthen(system, one, at, self.season_) for one, at in cuts]
                 values, observed, _ = stack(longer, self.season_)
             repeated = seasonal_naive(values, observed, horizon, self.season_)
             rivals["seasonal naive"].append(repeated.numpy())
             for ending, block in self._in_units(pasts, forecast, endings).items():
                 parts.setdefault(ending, []).append(np.stack(block))
             origins.append(starts)
-            futures = zip(pasts, starts, strict=True)
-            truth.append(np.stack([cut_future(system, p, at, horizon) for p, at in futures]))
+            future = np.stack([cut_future(system, one, at, horizon) for one, at in cuts])
+            # What the model has no forecast of is nobody's score.
+            truth.append(np.where(np.isfinite(rivals[MODEL][-1]), future, np.nan))
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
@@ -431,16 +451,20 @@ class Forecaster(Estimator):
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "season": self.season_, "blend": self.blend_}
         facts |= {"horizon": self.horizon_, "quantiles": list(self.quantiles_)}
+        facts |= {"calibration_errors": self.error_table_.count}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.season_ = facts["context"], facts["season"]
         self.blend_ = facts["blend"]
-        # The first models were saved without these two; their parameters are those of `fit`.
+        # The first models were saved without these; their parameters are those of `fit`.
         self.horizon_ = facts.get("horizon", self.horizon)
         self.quantiles_ = tuple(facts.get("quantiles", self._find_quantiles()))
-        self.error_table_ = ErrorTable(tensors["error_table"].numpy())
+        count = facts.get("calibration_errors")
+        self.error_table_ = ErrorTable(
+            tensors["error_table"].numpy(), None if count is None else int(count)
+        )
         super()._restore(facts, tensors)
 
 
@@ -449,13 +473,6 @@ class _Forecast(NamedTuple, Generic[Array]):
 
     point: Array
     width: Array
-
-
-def _learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
-    """Of the training part, and of all there is for what stands still until that ends."""
-    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
-    scales = learn_scales(panel, ends)
-    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
 def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:

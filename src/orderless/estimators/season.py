@@ -24,11 +24,12 @@ def find_season(values: Sequence[np.ndarray], observed: Sequence[np.ndarray]) ->
     ]
     if not pairs:
         return 1
+    length = _common_length([one.shape[1] for one, _ in pairs])
+    pairs = [(one, seen) for one, seen in pairs if one.shape[1] >= length]
     size = 2 * max(one.shape[1] for one, _ in pairs)
     power = np.sum([_power_of_changes(one, seen, size) for one, seen in pairs], axis=0)
     if not power.any():
         return 1
-    length = min(one.shape[1] for one, _ in pairs)
     correlations = {s: _autocorrelation(power, s, length) for s in SCALES if 32 * s <= length}
     correlations = correlations or {1: _autocorrelation(power, 1, length)}
     _, lag = max(_clearest_lag(one, s, length) for s, one in correlations.items())
@@ -40,6 +41,15 @@ def find_season(values: Sequence[np.ndarray], observed: Sequence[np.ndarray]) ->
             if _is_season_itself(correlations[scale], part, parts):
                 return part
     return lag
+
+
+def _common_length(lengths: Sequence[int]) -> int:
+    """That at which most would be left if longer systems were cut and shorter ones left out.
+
+    A few short systems then do not hide what the others show.
+    """
+    rising = np.sort(lengths)
+    return int(rising[np.argmax(rising * np.arange(len(rising), 0, -1))])
 
 
 def _power_of_changes(values: np.ndarray, observed: np.ndarray, size: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from orderless.errors import SettingError, ShapeError
 from orderless.nn.config import NetworkConfig
 from orderless.nn.network import VI2DMamba
-from orderless.nn.normalization import normalize
+from orderless.nn.normalization import movement, normalize
 from orderless.nn.patches import count_patches
 from orderless.nn.ridge import LinearForecast
 from orderless.ops import presence
@@ -32,7 +32,9 @@ class Forecast(NamedTuple):
 class ForecastingNetwork(nn.Module):
     """A linear forecast, and a network that learns to improve it.
 
-        point = linear(x) + blend * scale * deep(features)
+        point = linear(x) + blend * spread * deep(features)
+
+    with the spread of the look-back, so that one that stands still is forecast to stay.
 
     - `linear` (a `LinearForecast`; None without `config.skip`) is set in closed form, `start_from`,
       and frozen; without it the forecast starts at the center of the look-back.
@@ -118,11 +120,13 @@ class ForecastingNetwork(nn.Module):
             linear = center.expand(-1, -1, self.horizon)
         else:
             linear = self.linear(x, present, members)
-        point = linear + self.blend * scale * self.deep(compressed)
+        spread = scale * movement(values, known) if config.scale else scale
+        point = linear + self.blend * spread * self.deep(compressed)
         quantiles = None
         if self.quantiles:
-            spread = self.spread(compressed).unflatten(-1, (self.horizon, -1)).sort(-1).values
-            quantiles = point.unsqueeze(-1) + scale.unsqueeze(-1) * spread
+            around = self.spread(compressed).unflatten(-1, (self.horizon, -1)).sort(-1).values
+            # Here with the floor: a look-back that stands still does not promise to go on so.
+            quantiles = point.unsqueeze(-1) + scale.unsqueeze(-1) * around
         if members is not None:
             inside = members.unsqueeze(-1)
             point, linear = torch.where(inside, point, 0.0), torch.where(inside, linear, 0.0)

@@ -35,12 +35,29 @@ def normalize(
         values = torch.where(present, values, 0.0)
     if not scale:
         return Normalized(values, middle, torch.ones_like(middle))
-    deviation = values - values.sum(-1, keepdim=True) / _count(x, present)
+    spread = (_variance(values, present) + VARIANCE_FLOOR).sqrt()
+    return Normalized(values / spread, middle, spread)
+
+
+def movement(values: Tensor, present: Tensor | None = None) -> Tensor:
+    """The spread of normalised values, [batch, variable, 1]: 1, or less where the floor was felt.
+
+    The scale times this is the spread of the look-back itself. What is told from other variables
+    is in units of that: a look-back that stands still is not moved by them.
+    """
+    if present is not None:
+        present = present.expand_as(values)
+    # So little that no spread changes, and yet a gradient exists where it is 0.
+    return (_variance(values, present) + torch.finfo(values.dtype).tiny).sqrt()
+
+
+def _variance(values: Tensor, present: Tensor | None) -> Tensor:
+    """Over time, of values that are 0 where nothing is present."""
+    count = _count(values, present)
+    deviation = values - values.sum(-1, keepdim=True) / count
     if present is not None:
         deviation = torch.where(present, deviation, 0.0)
-    variance = deviation.square().sum(-1, keepdim=True) / _count(x, present)
-    spread = (variance + VARIANCE_FLOOR).sqrt()
-    return Normalized(values / spread, middle, spread)
+    return deviation.square().sum(-1, keepdim=True) / count
 
 
 def _center(x: Tensor, present: Tensor | None, center: str) -> Tensor:

@@ -4,10 +4,10 @@ A forecast is linear in the centred look-back of the variable itself and in the 
 over the variables, with weights shared by all of them. That is the most a linear map can do
 without knowing an order among the variables (Theorem 1, for inputs).
 
-    y[c] = center[c] + own x[c] + s (shift x[c] + scale[c] pooled p),   s = 1 - 1 / C
+    y[c] = center[c] + own x[c] + s (shift x[c] + spread[c] pooled p),   s = 1 - 1 / C
 
-with C the number of variables there. A lone variable has s = 0 and gets the forecast of its own
-history, whatever the rest learned from company.
+with C the number of variables there and spread[c] that of the look-back. A lone variable has s = 0
+and gets the forecast of its own history, whatever the rest learned from company.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.errors import SettingError, ShapeError
-from orderless.nn.normalization import normalize
+from orderless.nn.normalization import movement, normalize
 from orderless.ops import mean_pool, presence
 
 PENALTIES = tuple(10.0**k for k in range(-8, 3))
@@ -43,9 +43,11 @@ class LinearForecast(nn.Module):
         super().__init__()
         self.context, self.horizon = context, horizon
         self.center, self.scale = center, scale
-        self.own = nn.Parameter(torch.zeros(horizon, context))
-        self.shift = nn.Parameter(torch.zeros(horizon, context)) if pooled else None
-        self.pooled = nn.Parameter(torch.zeros(horizon, context)) if pooled else None
+        # Fitted on data in float32, whatever torch's default is.
+        start = torch.zeros(horizon, context, dtype=torch.float32)
+        self.own = nn.Parameter(start)
+        self.shift = nn.Parameter(start.clone()) if pooled else None
+        self.pooled = nn.Parameter(start.clone()) if pooled else None
 
     def forward(
         self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
@@ -55,7 +57,7 @@ class LinearForecast(nn.Module):
         y = given.center + given.own @ self.own.mT
         if self.pooled is not None and self.shift is not None:
             common = (given.pooled @ self.pooled.mT).unsqueeze(1)
-            y = y + given.company * (given.own @ self.shift.mT + given.scale * common)
+            y = y + given.company * (given.own @ self.shift.mT + given.spread * common)
         return y if members is None else torch.where(members.unsqueeze(-1), y, 0.0)
 
     def regressors(
@@ -70,7 +72,7 @@ class LinearForecast(nn.Module):
             own=values * scale,
             pooled=mean_pool(values.unsqueeze(-1), observed=known).squeeze(-1),
             center=center,
-            scale=scale,
+            spread=scale * movement(values, known) if self.scale else scale,
             company=(1 - 1 / count.to(x.dtype)).reshape(-1, 1, 1),
             there=there,
         )
@@ -100,12 +102,12 @@ class LinearForecast(nn.Module):
 
 
 class Regressors(NamedTuple):
-    """own [B,V,L]; pooled [B,L]; center, scale [B,V,1]; company [B,1,1]; there [B,V]."""
+    """own [B,V,L]; pooled [B,L]; center, spread [B,V,1]; company [B,1,1]; there [B,V]."""
 
     own: Tensor
     pooled: Tensor
     center: Tensor
-    scale: Tensor
+    spread: Tensor
     company: Tensor
     there: Tensor
 
@@ -160,15 +162,15 @@ class RidgeStatistics:
         if self.linear.pooled is None:
             return
         company, pooled = given.company.double(), given.pooled.double()
-        scale = torch.where(rows.unsqueeze(-1), given.scale, 0.0).double()
+        spread = torch.where(rows.unsqueeze(-1), given.spread, 0.0).double()
         # The pooled look-back is one series a window: summing the variables first saves the work.
         self._add("self_own", _outer(company * own, own))
         self._add("self_self", _outer(company * own, company * own))
-        self._add("pooled_own", pooled.mT @ (company * scale * own).sum(1))
-        self._add("pooled_self", pooled.mT @ (company.square() * scale * own).sum(1))
+        self._add("pooled_own", pooled.mT @ (company * spread * own).sum(1))
+        self._add("pooled_self", pooled.mT @ (company.square() * spread * own).sum(1))
         self._add("self_y", _outer(company * own, y))
-        self._add("pooled_y", pooled.mT @ (company * scale * y).sum(1))
-        squares = (company * scale).square().sum(1)
+        self._add("pooled_y", pooled.mT @ (company * spread * y).sum(1))
+        squares = (company * spread).square().sum(1)
         self._add("pooled_pooled", pooled.mT @ (squares * pooled))
 
     def own(self) -> Moments:
