@@ -201,3 +201,55 @@ def test_a_grid_too_long_for_any_number_is_refused():
     times = np.array([0.0, 0.001953125, 1.8014398509481984e16])
     with pytest.raises(DataError, match="longest gap"):
         regular_grid(times, infer_frequency(times))
+
+
+ZONES = ["Europe/Berlin", "America/New_York", "Australia/Sydney", "Australia/Lord_Howe"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@settings(max_examples=40)
+@given(minutes=st.sampled_from([90, 120, 180, 240, 360, 720]), first=st.booleans(), data=st.data())
+def test_readings_at_fixed_times_of_day_keep_their_step_across_a_change_of_clocks(
+    zone, minutes, first, data
+):
+    step = pd.Timedelta(minutes=minutes)
+    begin, end = data.draw(st.integers(0, 59)), data.draw(st.integers(320, 366))
+    wall = pd.date_range("2024-01-01", periods=366 * 1440 // minutes, freq=step)
+    wall = wall[begin * 1440 // minutes : end * 1440 // minutes]
+    # A reading that the clock skips is not there; of an hour that comes twice it is one of both.
+    local = wall.tz_localize(zone, nonexistent="NaT", ambiguous=np.full(len(wall), first))
+    kept = local.notna()
+    gap = data.draw(st.integers(0, len(wall) - 40))
+    kept[gap + 1 : gap + data.draw(st.integers(1, 30))] = False
+    times = stamps(local[kept])
+    frequency = infer_frequency(times, zone)
+    assert frequency == Frequency(step.value, "nanoseconds", time_zone=zone)
+    grid, positions = regular_grid(times, frequency)
+    assert np.array_equal(positions, np.flatnonzero(kept))
+    assert np.array_equal(grid[positions], times)
+    assert (np.diff(grid) > np.timedelta64(0)).all()
+    ahead = pd.DatetimeIndex(frequency.future(times[-1], 9), tz="UTC").tz_convert(zone)
+    assert np.array_equal(np.diff(ahead.tz_localize(None)), np.full(8, step.to_numpy(), "m8[ns]"))
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@settings(max_examples=20)
+@given(hours=st.sampled_from([1, 2, 3, 4]), data=st.data())
+def test_readings_that_are_equally_far_apart_stay_so_across_a_change_of_clocks(zone, hours, data):
+    whole = stamps(pd.date_range("2024-01-01", "2024-12-31", freq=f"{hours}h", tz=zone))
+    gap = data.draw(st.integers(10, len(whole) - 60))
+    times = np.delete(whole, slice(gap, gap + data.draw(st.integers(0, 50))))
+    frequency = infer_frequency(times, zone)
+    assert frequency == Frequency(hours * 3600 * 10**9, "nanoseconds")
+    assert np.array_equal(regular_grid(times, frequency)[0], whole)
+
+
+def test_two_readings_of_an_hour_that_comes_twice_have_places_of_their_own():
+    """They are one and the same on the wall clock, on which all others are two hours apart."""
+    clock = pd.date_range("2024-10-26", "2024-10-29", freq="2h")
+    local = clock.tz_localize("Europe/Berlin", ambiguous=np.ones(len(clock), bool))
+    times = stamps(local.append(local[local.hour == 2][[1]] + pd.Timedelta("1h")).sort_values())
+    frequency = infer_frequency(times, "Europe/Berlin")
+    assert frequency == Frequency(3600 * 10**9, "nanoseconds")
+    _, positions = regular_grid(times, frequency)
+    assert len(set(positions)) == len(times)

@@ -1,5 +1,6 @@
 """The step of a time axis: found from time stamps, used to fill gaps and to name the future."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
@@ -14,6 +15,8 @@ TOLERANCE = 0.05
 NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
+# Where fewer than one in so many draws would look like it, it is no chance.
+CHANCE = 1000
 HOUR = 3_600_000_000_000
 
 
@@ -72,8 +75,9 @@ class Frequency:
 def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequency | None:
     """The regular step on which all of `times` (sorted, no duplicates) lie, gaps allowed.
 
-    Months are tried first, then the most common step, then the largest step that divides all.
-    None for fewer than two time stamps. Raises DataError where no regular step fits.
+    Months are tried first, then the most common step, in UTC and on the wall clock of the zone,
+    then the largest step that divides all. None for fewer than two time stamps. Raises DataError
+    where no regular step fits.
     """
     if len(times) < 2:
         return None
@@ -88,18 +92,31 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
         return Frequency(_regular_step(numbers, times), unit)
     numbers = times.astype(np.int64)
     # Only a step of about a day or more can follow the calendar of a zone instead of the clock.
-    if np.median(np.diff(numbers)) < 20 * HOUR:
-        try:
-            return Frequency(_regular_step(numbers, times), "nanoseconds")
-        except DataError:
-            if time_zone is None:
-                raise
+    short = np.median(np.diff(numbers)) < 20 * HOUR
+    if short and (time_zone is None or _common_step(np.diff(numbers))[1]):
+        return Frequency(_regular_step(numbers, times), "nanoseconds")
     local = _to_wall_clock(times, time_zone)
+    # Readings at 0, 4 and 8 o'clock are 3 or 5 hours apart where clocks are changed. They are
+    # regular on the wall clock, and are not to become an hourly grid with three gaps in four.
+    if short and not _common_step(np.diff(local.astype(np.int64)))[1]:
+        with suppress(DataError):
+            return Frequency(_regular_step(numbers, times), "nanoseconds")
     months = _month_step(local)
     if months is not None:
         return Frequency(*months, time_zone)
     count = _regular_step(local.astype(np.int64), times)
     return Frequency(count, "nanoseconds", time_zone=time_zone)
+
+
+def stands_for(common: Frequency, own: Frequency | None, stamps: int) -> bool:
+    """Whether time stamps on a step of their own may as well be on a finer one, with gaps.
+
+    That all of so few lie on every second or third place of it happens by chance.
+    """
+    if own is None or (own.unit, own.time_zone) != (common.unit, common.time_zone):
+        return False
+    times = own.count / common.count
+    return times > 1 and times == round(times) and times ** (stamps - 1) < CHANCE
 
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:
@@ -135,10 +152,9 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
 def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
     """The step of an increasing axis of numbers; `times` are their names in an error."""
     gaps = np.diff(numbers)
-    sizes, counts = np.unique(gaps, return_counts=True)
-    step = sizes[np.argmax(counts)]
+    step, divides_all = _common_step(gaps)
     whole = np.issubdtype(numbers.dtype, np.integer)
-    if whole and not (gaps % step).any():
+    if divides_all:
         return int(step)
     with np.errstate(over="ignore", invalid="ignore"):
         ratio = gaps / step
@@ -162,6 +178,15 @@ def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
         f"{times[worst]} is followed by {times[worst + 1]}. Resample the data to a regular step, "
         "or drop the time column to take the rows as equally spaced."
     )
+
+
+def _common_step(gaps: np.ndarray) -> tuple[np.generic, bool]:
+    """The most common of the gaps, and whether all of them are whole multiples of it."""
+    sizes, counts = np.unique(gaps, return_counts=True)
+    step = sizes[np.argmax(counts)]
+    # On the wall clock a gap may be none, or negative: two readings of an hour that comes twice.
+    whole = np.issubdtype(gaps.dtype, np.integer)
+    return step, bool(whole and sizes[0] > 0 and not (sizes % step).any())
 
 
 def _month_step(local: np.ndarray) -> tuple[int, str, int] | None:
