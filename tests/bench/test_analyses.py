@@ -7,6 +7,7 @@ import pytest
 import torch
 from bench_data import write_exchange
 
+from orderless import training
 from orderless.bench.analyses import (
     ablation,
     efficiency,
@@ -231,3 +232,24 @@ def test_the_products_within_attention_count():
     x = torch.randn(1, heads, tokens, channels)
     one_product = 2 * heads * tokens**2 * channels
     assert flops.count_operations(Attention(), x) == 2 * one_product
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [scaling.cell(ALONE, 4, 200, (0,)), ordering.cell(ALONE, ordering.AS_IT_COMES, 4, 200, (1,))],
+    ids=["scaling", "ordering"],
+)
+def test_a_budget_holds_for_simulated_series_too(cell, monkeypatch):
+    asked = []
+
+    def train(task, config, **settings):
+        asked.append((config.epochs, config.steps_per_epoch))
+        return training.train(task, config, **settings)
+
+    monkeypatch.setattr(simulated, "train", train)
+    cell = tiny(cell)
+    for budgeted in (cell, cell.with_budget(1, 3)):
+        run_cell(budgeted)
+    assert asked == [(2, None), (1, 3)]
+    with pytest.raises(SettingError, match="at least one"):
+        run_cell(cell.with_budget(0, 3))

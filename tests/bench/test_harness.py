@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import signal
@@ -242,3 +243,21 @@ def test_tensors_are_counted_while_they_live():
             del z
 
     assert peak_of_tensors(work, [x]) == 4000 + 8000
+
+
+def test_cells_are_run_although_nobody_reads_of_them(tmp_path, monkeypatch):
+    class Left(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout", Left())
+    cells = [replace(CELL, setting=str(horizon)) for horizon in (96, 192, 336)]
+    summary = run_cells(cells, run, tmp_path)
+    assert len(summary.done) == 3
+
+
+@pytest.mark.parametrize("had", [{"budget": {"epochs": 8, "steps": 100}}, {"epochs": 10}])
+def test_a_budget_is_that_of_every_cell_that_trains(had):
+    cell = replace(CELL, options=frozen(had))
+    assert cell.with_budget(2, 50).settings == had | {"budget": {"epochs": 2, "steps": 50}}
+    assert CELL.with_budget(2, 50) == CELL

@@ -1,9 +1,13 @@
 """Files and saved models that the verbs are tried on: as small as they can be."""
 
+import os
+from contextlib import redirect_stdout
+
 import numpy as np
 import pytest
 
 from orderless import Classifier, Detector, Forecaster
+from orderless.cli import main
 from orderless.data import write_table
 from orderless.data.simulate import faulty_plant, motions, plant
 
@@ -51,6 +55,20 @@ def classifier(files):
     model = Classifier(network=TINY, epochs=0, verbose=False)
     model.fit(*read_ts(files / "cases.ts")).save(folder)
     return folder
+
+
+@pytest.fixture
+def unread_main():
+    """The program with a pipe for its output whose reader has gone, as behind `| head`."""
+
+    def run(words):
+        reading, writing = os.pipe()
+        os.close(reading)
+        # Closing the pipe is an error where anything is still to be written.
+        with os.fdopen(writing, "w") as stream, redirect_stdout(stream):
+            return main(words)
+
+    return run
 
 
 def _read(path):

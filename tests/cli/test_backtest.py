@@ -24,3 +24,20 @@ def test_more_windows_than_the_data_holds_is_one_line(files, forecaster, capsys)
     command = ["backtest", str(forecaster), str(files / "plant.csv"), "--windows", "300"]
     assert main(command) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_scores_are_printed_though_the_picture_fails(files, forecaster, tmp_path, capsys):
+    command = ["backtest", str(forecaster), str(files / "plant.csv"), "--windows", "2"]
+    command += ["--plot", str(tmp_path / "b.png"), "--plot-variables", "nosuch"]
+    assert main(command) == 2
+    shown = capsys.readouterr()
+    assert "nosuch" in shown.err
+    assert "seasonal naive" in shown.out
+
+
+def test_a_reader_who_leaves_early_does_not_cost_the_picture(
+    files, forecaster, tmp_path, unread_main
+):
+    command = ["backtest", str(forecaster), str(files / "plant.csv"), "--windows", "2"]
+    assert unread_main([*command, "--plot", str(tmp_path / "b.png")]) == 0
+    assert (tmp_path / "b.png").exists()

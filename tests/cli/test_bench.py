@@ -1,6 +1,7 @@
 import pytest
 
 from orderless.bench import registry
+from orderless.bench.harness import Summary
 from orderless.cli import main
 
 
@@ -31,3 +32,13 @@ def test_results_that_are_there_need_no_place(tmp_path, capsys, monkeypatch):
     command = ["bench", "run", "pools", "--only", "features/4096/mean", "--seeds", "1"]
     assert main([*command, "--results", str(tmp_path / "file")]) == 0
     assert "1 were there" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("failed", "code"), [({}, 0), ({"a cell": "no data"}, 1)])
+def test_failures_count_though_nobody_reads_of_them(
+    failed, code, tmp_path, monkeypatch, unread_main
+):
+    summary = Summary(failed=failed)
+    monkeypatch.setattr("orderless.bench.harness.run_cells", lambda *args, **settings: summary)
+    command = ["bench", "run", "pools", "--only", "features/16/mean", "--seeds", "1"]
+    assert unread_main([*command, "--results", str(tmp_path)]) == code

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from orderless import load
-from orderless.cli import main
+from orderless.cli import fit, main
+from orderless.training.checkpoints import FILE_NAME
 
 SMALL = ["--network", "channels=8", "--network", "states=2", "--network", 'branches=["long"]']
 
@@ -139,3 +140,45 @@ def test_a_missing_label_is_said_to_be_missing(classes, tmp_path, capsys):
     assert main([*command, "--label", "class", "--out", str(tmp_path / "m")]) == 2
     said = capsys.readouterr().err
     assert "The label of case 'c1' is missing. Leave such cases out." in said
+
+
+def test_a_folder_without_a_checkpoint_has_kept_nothing(tmp_path, capsys, monkeypatch):
+    def press(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("orderless.cli.fit.run", press)
+    (tmp_path / "notes.txt").write_text("mine")
+    command = ["fit", "none.csv", "--out", str(tmp_path / "model"), "--checkpoint", str(tmp_path)]
+    assert main(command) == 130
+    assert "nothing was kept" in capsys.readouterr().err
+    (tmp_path / FILE_NAME).write_text("a state")
+    assert main(command) == 130
+    assert f"the run so far is kept in {tmp_path}" in capsys.readouterr().err
+
+
+def test_the_name_of_a_checkpoint_is_known_without_pytorch():
+    assert fit.CHECKPOINT == FILE_NAME
+
+
+@pytest.mark.parametrize("words", ["epochs=3", "seed=1", "device=cpu", "checkpoint=here"])
+def test_a_setting_that_has_its_own_flag_is_refused_among_those_of_the_training(
+    words, files, tmp_path, capsys
+):
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--epochs", "0", "--training", words, "--out", str(tmp_path / "model")]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert f"`training` has {words.partition('=')[0]} = " in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_found_before_training(
+    files, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("orderless.training.loop._Run.go", lambda *args: pytest.fail("it trains"))
+    (tmp_path / "file").write_text("mine")
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--epochs", "1", "--checkpoint", str(tmp_path / "file" / "state")]
+    assert main([*command, "--out", str(tmp_path / "model")]) == 2
+    assert "state of the run cannot be written" in capsys.readouterr().err

@@ -112,3 +112,16 @@ def test_errors_name_flags_and_not_the_arguments_of_python(tmp_path, forecaster,
     said = capsys.readouterr().err
     assert "--group" in said
     assert "group=" not in said
+
+
+@pytest.mark.parametrize("words", ["doctor", "certify", "data list"])
+def test_a_reader_who_leaves_early_is_no_failure(words, unread_main):
+    assert unread_main(words.split()) == 0
+
+
+def test_flags_are_not_abbreviated(tmp_path, capsys):
+    """`--conf` would be taken for `--config`, and its file not be read."""
+    (tmp_path / "run.toml").write_text("nonsense = 1")
+    with pytest.raises(SystemExit, match="2"):
+        main(["doctor", "--conf", str(tmp_path / "run.toml")])
+    assert "--conf" in capsys.readouterr().err

@@ -1,9 +1,11 @@
+import io
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
-from orderless.cli.tables import add_column, get_column, open_series, take_labels
+from orderless.cli.tables import add_column, get_column, open_series, put_table, take_labels
 from orderless.errors import DataError
 
 COLUMNS = {"case": ["b", "b", "a"], "class": ["x", "x", "y"], "v": [1.0, 2.0, 3.0]}
@@ -45,3 +47,19 @@ def test_a_missing_label_is_not_a_class(make, labels):
     table = make({"case": ["b", "a", "a"], "class": labels, "v": [1.0, 2.0, 3.0]})
     with pytest.raises(DataError, match=r"label of case 'a' is missing\. Leave such cases out"):
         take_labels(table, "class", "case")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_a_name_is_written_in_utf_8_whatever_standard_output_speaks(encoding, monkeypatch):
+    content = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(content, encoding=encoding))
+    print("before")
+    put_table({"温度": np.array([1.5])}, None)
+    assert content.getvalue().decode() == "before\n温度\n1.5\n"
+
+
+def test_a_standard_output_without_bytes_takes_text(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr("sys.stdout", shown)
+    put_table({"温度": np.array([1.5])}, None)
+    assert shown.getvalue() == "温度\n1.5\n"

@@ -40,3 +40,13 @@ def test_a_broken_promise_is_exit_code_one(forecaster, capsys, monkeypatch):
     monkeypatch.setattr(verification, "ROUNDING_64", -1.0)
     assert main(["verify", str(forecaster)]) == 1
     assert "BROKEN" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("rounding", "code"), [(1e-9, 0), (-1.0, 1)])
+def test_the_verdict_does_not_depend_on_a_reader(
+    rounding, code, forecaster, monkeypatch, unread_main
+):
+    from orderless.estimators import verification
+
+    monkeypatch.setattr(verification, "ROUNDING_64", rounding)
+    assert unread_main(["verify", str(forecaster)]) == code

@@ -82,3 +82,11 @@ def test_classes_of_motions_can_be_told_apart():
         period = case.shape[1] / max(int(power[1:].argmax()) + 1, 1)
         guess.append("fast" if period < 12 else "slow" if period < 26 else "drift")
     assert np.mean(np.array(guess) == labels) > 0.75
+
+
+def test_too_few_steps_to_train_for_a_loose_sensor_are_refused():
+    with pytest.raises(ValueRangeError, match=r"`train_steps` is 10; .* 41 values"):
+        simulate.faulty_plant(0, train_steps=10)
+    train, _, labels, _ = simulate.faulty_plant(0, train_steps=10, faults=4)
+    assert len(train) == 10
+    assert labels.any()

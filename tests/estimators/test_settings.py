@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from orderless import Forecaster
 from orderless.errors import SettingError
 from orderless.estimators.settings import build_network_config, build_training_config
 
@@ -44,3 +47,27 @@ def test_settings_may_be_lists_none_where_allowed_and_numbers_of_numpy():
 def test_an_unknown_preset_is_refused_whatever_it_is():
     with pytest.raises(SettingError, match="choose one of"):
         build_network_config(["tiny"], 24, None)  # pyrefly: ignore[bad-argument-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "place"),
+    [
+        ("epochs", 3, "`epochs`"),
+        ("seed", 1, "`random_state`"),
+        ("device", "cpu", "`device`"),
+        ("precision", "bf16", "`precision`"),
+        ("checkpoint", Path("here"), "`checkpoint` to `fit`"),
+        ("checkpoint", "here", "`checkpoint` to `fit`"),
+    ],
+)
+def test_what_the_estimator_was_given_is_not_given_again_among_the_settings(key, value, place):
+    with pytest.raises(SettingError, match=f"`training` has {key} = .*Give {place}"):
+        build_training_config({}, {key: value}, **{key: None})
+
+
+def test_all_that_an_estimator_gives_to_the_training_is_refused_as_a_setting_of_it():
+    values = np.random.default_rng(0).normal(size=(60, 2))
+    for key, value in {"epochs": 0, "seed": 0, "device": "cpu", "precision": "no"}.items():
+        model = Forecaster(2, 8, epochs=0, preset="tiny", training={key: value}, verbose=False)
+        with pytest.raises(SettingError, match=f"`training` has {key}"):
+            model.fit(values)

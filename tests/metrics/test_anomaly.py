@@ -232,3 +232,14 @@ def test_flags_that_are_none_are_refused():
         range_f1([0, 1], [0, 1], existence_weight=2.0)
     with pytest.raises(ValueRangeError, match="2 thresholds"):
         vus_pr([0, 1], [0.0, 1.0], thresholds=1)
+
+
+@pytest.mark.parametrize("metric", [*WITH_ALARM, *WITH_SCORE])
+def test_masked_steps_are_refused(metric):
+    labels = np.array([False, True, False])
+    for other in (labels, labels.astype(float)):
+        masked = np.ma.masked_array(other, mask=[True, False, False])
+        with pytest.raises(DataError, match="masked entries, which would count"):
+            metric(labels, masked)
+    with pytest.raises(DataError, match="`labels` has masked entries"):
+        metric(np.ma.masked_array(labels, mask=[True, False, False]), labels)

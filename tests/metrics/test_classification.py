@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from orderless.errors import DataError, ShapeError
@@ -16,3 +17,10 @@ def test_what_has_no_accuracy_is_refused():
         accuracy([], [])
     with pytest.raises(DataError, match="`predicted` is missing"):
         accuracy([1.0], [float("nan")])
+
+
+def test_masked_cases_are_refused():
+    masked = np.ma.masked_array([1, 2], mask=[False, True])
+    for pair in ((masked, [1, 2]), ([1, 2], masked)):
+        with pytest.raises(DataError, match="masked entries, which would count"):
+            accuracy(*pair)

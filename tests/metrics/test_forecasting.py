@@ -115,6 +115,14 @@ REFUSED = [
     (lambda: interval_coverage([1.0], [2.0], [1.0]), DataError, "Swap"),
     (lambda: mase([1.0], [1.0], [[1.0, 2.0], [1.0, 2.0]]), ShapeError, "2 histories"),
     (lambda: mase([1.0], [1.0], [[1.0]], period=1), DataError, "at least one more"),
+    (lambda: mase([1.0], [1.0], [1.0]), DataError, "has 1 steps"),
+    (lambda: mase([1.0], [1.0], 1.0), DataError, "has 1 steps"),
+    (lambda: mase([1.0], [1.0], []), ShapeError, "0 histories"),
+    (lambda: mase([1.0], [1.0], [[]]), DataError, "has 0 steps"),
+    (lambda: mase([1.0], [1.0], np.zeros(0)), DataError, "has 0 steps"),
+    (lambda: mase([[1.0]] * 2, [[1.0]] * 2, np.zeros((2, 0))), DataError, "has 0 steps"),
+    (lambda: mase([[1.0]] * 2, [[1.0]] * 2, [1.0, 2.0, 3.0]), ShapeError, "1 histories"),
+    (lambda: mase([[1.0]] * 2, [[1.0]] * 2, [[1.0, 2.0], 3.0]), ShapeError, "has 0 axes"),
     (lambda: owa(1.0, 1.0, 0.0, 1.0), ValueRangeError, "above 0"),
 ]
 
@@ -125,3 +133,42 @@ def test_what_has_no_score_is_refused_in_words(number):
     assert issubclass(kind, OrderlessError)
     with pytest.raises(kind, match=words):
         call()
+
+
+MASKED = np.ma.masked_array([1.0, 99.0], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *(lambda metric=metric: metric([1.0, 2.0], MASKED) for metric in SIMPLE),
+        *(lambda metric=metric: metric([[1.0, 2.0]], [MASKED]) for metric in SIMPLE),
+        lambda: mape(MASKED, [1.0, 2.0]),
+        lambda: quantile_loss(MASKED, [1.0, 2.0], 0.5),
+        lambda: interval_coverage(MASKED, [1.0, 2.0], [1.0, 2.0]),
+        lambda: mase(MASKED, [1.0, 2.0], [1.0, 2.0]),
+        lambda: mase([1.0, 2.0], [1.0, 2.0], [MASKED]),
+        # What is compared with a masked array is one.
+        lambda: mse([1.0, 2.0], [1.0, 2.0], mask=MASKED > 0),
+    ],
+)
+def test_masked_entries_are_refused_in_words_that_say_how_to_leave_them_out(call):
+    with pytest.raises(DataError, match=r"has masked entries, which would count.*`mask=`"):
+        call()
+
+
+def test_a_masked_array_that_masks_nothing_is_an_array():
+    assert mse(np.ma.masked_array([1.0, 2.0]), [1.0, 4.0]) == 2.0
+
+
+def test_a_history_of_one_series_may_be_a_list_of_numbers():
+    history = [1.0, 2, np.float32(4.0)]
+    assert mase([5.0, 6.0], [4.0, 4.0], history) == mase([5.0, 6.0], [4.0, 4.0], np.array(history))
+
+
+def test_a_series_that_does_not_count_needs_no_scale():
+    actual, forecast = np.array([[5.0, 6.0], [3.0, 3.0]]), np.array([[4.0, 4.0], [1.0, 3.0]])
+    mask = np.array([[True, True], [False, False]])
+    one = mase(actual[:1], forecast[:1], [[1.0, 2.0, 4.0]])
+    for constant in ([7.0, 7.0, 7.0], []):
+        assert mase(actual, forecast, [[1.0, 2.0, 4.0], constant], mask=mask) == one

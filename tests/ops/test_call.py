@@ -7,7 +7,7 @@ import torch
 from scan_cases import Case, build
 
 from orderless.errors import DtypeError, ShapeError, ValueRangeError
-from orderless.ops import Generator
+from orderless.ops import FullGenerator, Generator
 from orderless.ops.call import check
 
 CALL = build(Case(batch=2, variables=3, time=5, heads=2, head_size=2, states=4, feedback=True))
@@ -91,3 +91,11 @@ def test_values_outside_the_mathematics_are_named_with_their_place(call, words):
 
 def test_a_good_call_passes():
     check(CALL)
+
+
+def test_only_the_mean_may_have_a_full_generator():
+    h, v, vh = CALL.generator
+    full = FullGenerator(h=h, v=v, vh=vh, hv=torch.zeros_like(h))
+    check(broken(mean_generator=full))
+    with pytest.raises(DtypeError, match="`generator` is a FullGenerator; only the mean may"):
+        check(broken(generator=full))

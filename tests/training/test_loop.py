@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 from toy import Toy, settings
 
 from orderless.errors import DtypeError, ModelFileError, ValueRangeError
-from orderless.training import TrainingConfig, train
+from orderless.training import TrainingConfig, loop, train
 from orderless.training.checkpoints import FILE_NAME, load_checkpoint
 
 
@@ -233,3 +234,64 @@ def test_asking_for_a_missing_device_is_an_error():
 def test_settings_that_no_run_could_follow_are_refused(wrong):
     with pytest.raises(ValueRangeError, match=next(iter(wrong))):
         TrainingConfig(**wrong)
+
+
+def test_numbers_of_numpy_and_a_folder_as_text_are_settings(tmp_path):
+    given = settings(
+        epochs=np.int64(1),
+        learning_rate=np.float32(0.01),
+        seed=np.int32(3),
+        checkpoint=str(tmp_path / "state"),
+    )
+    assert (type(given.epochs), type(given.learning_rate), type(given.seed)) == (int, float, int)
+    first, second = Toy(), Toy()
+    train(first, given)
+    second.loss = None
+    train(second, given)
+    assert same(first, second)
+
+
+class Tied(Toy):
+    """Two layers with one weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.module.insert(2, torch.nn.Linear(16, 16))
+        self.module[2].weight = self.module[1].weight
+
+
+def test_a_run_with_shared_weights_goes_on_where_it_was_stopped(tmp_path):
+    stopped, continued, straight = Tied(), Tied(), Tied()
+    calls = iter(range(20))
+
+    def loss(module, index, variables):
+        if next(calls) == 15:
+            raise KeyboardInterrupt
+        return Toy.loss(stopped, module, index, variables)
+
+    stopped.loss = loss
+    own = settings(checkpoint=tmp_path, checkpoint_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        train(stopped, own)
+    assert load_checkpoint(tmp_path)[1]["progress"]["step"] == 15
+    train(continued, own)
+    train(straight, settings())
+    assert same(continued, straight)
+    assert continued.module[1].weight is continued.module[2].weight
+
+
+def test_a_place_that_takes_no_checkpoint_is_found_before_the_work(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    task = Toy()
+    task.loss = task.score = None
+    for place in (tmp_path / "file", tmp_path / "file" / "state"):
+        with pytest.raises(ModelFileError, match=r"cannot be written to .*Give another"):
+            train(task, settings(checkpoint=place))
+
+
+def test_a_run_that_writes_nothing_needs_no_place(tmp_path, monkeypatch):
+    train(Toy(), settings(checkpoint=tmp_path / "none", epochs=0))
+    assert not (tmp_path / "none").exists()
+    train(Toy(), settings(checkpoint=tmp_path, epochs=1))
+    monkeypatch.setattr(loop, "make_folder", lambda folder: pytest.fail("it was finished"))
+    train(Toy(), settings(checkpoint=tmp_path, epochs=1))

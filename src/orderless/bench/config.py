@@ -22,7 +22,8 @@ class CellConfig:
     protocol                    fair or paper
     seeds                       each is one run
     options                     everything else the model is told, as `frozen` makes it; `budget`
-                                is how long a network is trained at most
+                                is how long a network is trained at most; where `epochs` stands
+                                instead, they are whole passes unless a budget is added
     """
 
     table: str
@@ -65,11 +66,11 @@ class CellConfig:
         return self.settings[name]
 
     def with_budget(self, epochs: int, steps: int | None) -> "CellConfig":
-        """The same cell with another budget of training; a cell that has none is as it was.
+        """The same cell with another budget of training; a cell without training is as it was.
 
         steps   steps an epoch at most, None for a whole pass over the data
         """
-        if "budget" not in self.settings:
+        if not {"budget", "epochs"} & self.settings.keys():
             return self
         budget = {"epochs": epochs, "steps": steps}
         return replace(self, options=frozen(self.settings | {"budget": budget}))

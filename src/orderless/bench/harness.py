@@ -6,6 +6,7 @@ continues with what is missing. A cell that fails does not stop the others.
 
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
 
 Say = Callable[[str], None]
+
+
+def say_aloud(line: str) -> None:
+    """Print the line; cells are run to the end although nobody may read on, as in `| head`."""
+    with suppress(OSError):
+        print(line, flush=True)
 
 
 @dataclass
@@ -35,7 +42,7 @@ def run_cells(
     jobs: int = 1,
     again: bool = False,
     fit_of: Callable[[CellConfig], Hashable] = lambda cell: cell,
-    say: Say = print,
+    say: Say = say_aloud,
 ) -> Summary:
     """Run the cells that have no result for their exact config; with `again`, all of them.
 

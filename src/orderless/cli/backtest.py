@@ -1,7 +1,6 @@
 """`orderless backtest`: forecast the past from several origins, and score it."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from orderless.cli.arguments import add_data, add_model, add_out, add_plot, given_columns, numbers
@@ -45,28 +44,31 @@ def run(arguments: argparse.Namespace) -> None:
         write_table(result.forecast, arguments.out)
     if arguments.json is not None:
         write_record(result.scores, arguments.json)
-    if arguments.plot is not None:
-        from orderless.estimators.pictures import draw_backtest
+    try:
+        if arguments.plot is not None:
+            from orderless.estimators.pictures import draw_backtest
 
-        draw_backtest(
-            model,
-            panel,
-            arguments.plot,
-            windows=arguments.windows,
-            step=arguments.step,
-            level=arguments.level or (80,),
-            variables=arguments.plot_variables,
-        )
-    _print(result.scores)
+            draw_backtest(
+                model,
+                panel,
+                arguments.plot,
+                windows=arguments.windows,
+                step=arguments.step,
+                level=arguments.level or (80,),
+                variables=arguments.plot_variables,
+            )
+    finally:  # the scores are not lost with a picture, nor a picture where nobody reads on
+        _print(result.scores)
 
 
 def _print(scores: dict[str, dict[str, float]]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from orderless.cli.console import open_console
 
     measures = list(dict.fromkeys(name for row in scores.values() for name in row))
     table = Table("forecast", *(name.replace("-", " ") for name in measures))
     for name, row in scores.items():
         cells = (f"{row[one]:.4f}" if one in row else "" for one in measures)
         table.add_row(name, *cells)
-    Console(file=sys.stdout).print(table)
+    open_console().print(table)

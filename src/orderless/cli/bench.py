@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(tables: list, cells: list, arguments: argparse.Namespace) -> int:
     """Run the cells that have no result, those of all tables by the same processes."""
-    from orderless.bench.harness import run_cells
+    from orderless.bench.harness import run_cells, say_aloud
     from orderless.bench.registry import fit_of, run_cell
 
     cells = _without_absent_peers(tables, cells)
@@ -97,7 +97,7 @@ def _run(tables: list, cells: list, arguments: argparse.Namespace) -> int:
         fit_of=fit_of,
     )
     done, kept, failed = (len(each) for each in (summary.done, summary.kept, summary.failed))
-    print(f"{done} done, {kept} were there, {failed} failed")
+    say_aloud(f"{done} done, {kept} were there, {failed} failed")
     return 1 if failed or len(here) < len(cells) else 0
 
 
@@ -109,7 +109,7 @@ def interrupted(arguments: argparse.Namespace) -> str:
 def _check(arguments: argparse.Namespace) -> int:
     """Run the golden cells, whatever results they have, and compare; 1 where a figure is off."""
     from orderless.bench.golden import golden_figures, run
-    from orderless.bench.harness import run_cells
+    from orderless.bench.harness import run_cells, say_aloud
     from orderless.bench.records import find_result
     from orderless.bench.tables.long_term_table import fit_of
 
@@ -127,7 +127,7 @@ def _check(arguments: argparse.Namespace) -> int:
         holds = abs(measured - figure.expected) <= figure.tolerance
         wrong += not holds
         verdict = "holds" if holds else f"OFF by more than {figure.tolerance}"
-        print(
+        say_aloud(
             f"{figure.cell.name:<32}{figure.metric:<7}expected {figure.expected:<8}"
             f"measured {measured:<9.4f}{verdict}"
         )
@@ -158,23 +158,26 @@ def _without_absent_peers(tables: list, cells: list) -> list:
     """Models of libraries that are not here are left out in one line, not failed one by one."""
     from importlib.util import find_spec
 
+    from orderless.bench.harness import say_aloud
+
     peers = {model: package for table in tables for model, package in table.peers.items()}
     absent = {model: package for model, package in peers.items() if not find_spec(package)}
     left_out = {cell.model for cell in cells} & set(absent)
     if left_out:
         packages = ", ".join(sorted({absent[model] for model in left_out}))
-        print(f"left out: {', '.join(sorted(left_out))}; not installed: {packages}")
+        say_aloud(f"left out: {', '.join(sorted(left_out))}; not installed: {packages}")
     return [cell for cell in cells if cell.model not in absent]
 
 
 def _without_missing_sets(cells: list) -> list:
     """Cells of sets that are not here are left out, in one line that says how to get them."""
+    from orderless.bench.harness import say_aloud
     from orderless.bench.registry import has_data
 
     missing = {cell.dataset: None for cell in cells if not has_data(cell)}
     if missing:
         left_out = sum(cell.dataset in missing for cell in cells)
-        print(
+        say_aloud(
             f"left out: {left_out} cells, no data here; `orderless data get {' '.join(missing)}` "
             "fetches it, or ORDERLESS_DATA names its folder"
         )

@@ -18,13 +18,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Print versions, and for typical calls on each device every form with verdict and reason."""
     import torch
-    from rich.console import Console
     from rich.table import Table
 
     from orderless import __version__
+    from orderless.cli.console import open_console
     from orderless.ops import VI_SCAN
 
-    console = Console()
+    console = open_console()
     console.print(
         f"orderless {__version__}, Python {platform.python_version()}, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads",

@@ -24,6 +24,8 @@ run.toml:
   pool = "attention\""""
 
 TASKS = {"forecast": "Forecaster", "classify": "Classifier", "detect": "Detector"}
+CHECKPOINT = "checkpoint.safetensors"
+"""`FILE_NAME` of `training.checkpoints`, which takes PyTorch to import."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +133,7 @@ def interrupted(arguments: argparse.Namespace) -> str:
     """What a stopped run leaves behind."""
     # Nothing is imported here: whoever stops a program while it loads must not load it again.
     checkpoint = _checkpoint(arguments)
-    if not (checkpoint.is_dir() and any(checkpoint.iterdir())):
+    if not (checkpoint / CHECKPOINT).exists():
         return "nothing was kept, since training had not begun"
     return f"the run so far is kept in {checkpoint}, and the same command continues it"
 
@@ -141,9 +143,7 @@ def _checkpoint(arguments: argparse.Namespace) -> Path:
 
 
 def _remove(checkpoint: Path) -> None:
-    from orderless.training.checkpoints import FILE_NAME
-
-    (checkpoint / FILE_NAME).unlink(missing_ok=True)
+    (checkpoint / CHECKPOINT).unlink(missing_ok=True)
     if checkpoint.is_dir() and not any(checkpoint.iterdir()):
         checkpoint.rmdir()
 

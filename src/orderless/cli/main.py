@@ -7,6 +7,7 @@ import argparse
 import os
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 
 from orderless import __version__
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     request cannot be met, 130 after Ctrl-C.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
-    name, parsed = "", None
+    name, parsed, code = "", None, 0
     try:
         parser, verbs = _parser()
         name = next((word for word in words if word in verbs), "")
@@ -46,7 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if config is not None and name:
             apply_config(verbs[name], config)
         parsed = parser.parse_args(words)
-        return parsed.run(parsed) or 0
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            code = parsed.run(parsed) or 0
+        print(end="", flush=True)  # here, and not when Python ends: nobody may read it
+        return code
     except OrderlessError as error:
         print(f"orderless {name}: {_as_flags(_one_line(error))}", file=sys.stderr)
         return 2
@@ -58,11 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return code
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         print(f"orderless {name}: {where}{error.strerror or _one_line(error)}.", file=sys.stderr)
         return 2
+
+
+def _show(message: Warning | str, *_: object) -> None:
+    """A warning as a line, without the place in the source that a programmer would want."""
+    print(message, file=sys.stderr)
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -83,6 +93,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
             description=summary,
             epilog=f"examples:\n{verb.EXAMPLES}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            # `find_config` takes no abbreviations: the file of `--conf` would not be read.
+            allow_abbrev=False,
         )
         verb.add_arguments(own)
         add_config(own)

@@ -87,7 +87,14 @@ def put_table(table: Any, out: Path | None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "table.csv"
         write_table(table, path)
-        sys.stdout.write(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:
+        sys.stdout.write(text)
+        return
+    # In UTF-8 as a file is: the encoding of standard output may not know the letters of a name.
+    sys.stdout.flush()
+    buffer.write(text.encode())
 
 
 def _as_table(cases: list[Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`orderless verify`: measure the promises of a saved model, each against its tolerance."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     verification = verify(model, data, columns=columns)
     if arguments.json is not None:
         write_record(verification.to_dict(), arguments.json)
-    _print(verification)
+    # The verdict is the same whether or not the table is read to its end.
+    with suppress(BrokenPipeError):
+        _print(verification)
     return 0 if verification.holds else 1
 
 
@@ -64,8 +67,9 @@ def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, str
 
 
 def _print(verification: "Verification") -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from orderless.cli.console import open_console
 
     table = Table("promise", "what it means", "error", "tolerance", "")
     for check in verification.checks:
@@ -77,7 +81,7 @@ def _print(verification: "Verification") -> None:
             "kept" if check.holds else "BROKEN",
             style=None if check.holds else "bold red",
         )
-    console = Console()
+    console = open_console()
     console.print(table)
     kept = sum(check.holds for check in verification.checks)
     console.print(

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -180,7 +181,7 @@ def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
     )
 
 
-def _common_step(gaps: np.ndarray) -> tuple[np.generic, bool]:
+def _common_step(gaps: np.ndarray) -> tuple[Any, bool]:
     """The most common of the gaps, and whether all of them are whole multiples of it."""
     sizes, counts = np.unique(gaps, return_counts=True)
     step = sizes[np.argmax(counts)]

@@ -4,6 +4,9 @@ import numpy as np
 
 from orderless.errors import ValueRangeError
 
+FAULTS = ("spike", "stuck", "shift", "noise", "loose")
+"""What can happen to a sensor, in the order in which it does."""
+
 
 def plant(
     seed: int = 0,
@@ -88,13 +91,19 @@ def faulty_plant(
         raise ValueRangeError(
             f"{faults} faults do not fit in {test_steps} steps; allow at least 8 steps for each."
         )
+    longest = max(stretch // 4, 3)
+    if faults > FAULTS.index("loose") and train_steps < longest:
+        raise ValueRangeError(
+            f"`train_steps` is {train_steps}; a loose sensor repeats {longest} values of the "
+            "training part, which needs at least as many."
+        )
     values, names = plant(seed, sensors=sensors, steps=train_steps + test_steps)
     random = np.random.default_rng([seed, 1])
     train, test = values[:train_steps], values[train_steps:].copy()
     labels = np.zeros(test.shape, bool)
     for fault in range(faults):
-        kind = ("spike", "stuck", "shift", "noise", "loose")[fault % 5]
-        length = 2 if kind == "spike" else max(stretch // 4, 3)
+        kind = FAULTS[fault % len(FAULTS)]
+        length = 2 if kind == "spike" else longest
         begin = fault * stretch + int(random.integers(stretch // 4, stretch // 2))
         span = slice(begin, begin + length)
         sensor = int(random.integers(sensors))

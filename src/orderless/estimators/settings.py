@@ -10,6 +10,8 @@ from orderless.errors import SettingError
 from orderless.nn import PRESETS, NetworkConfig
 from orderless.training import TrainingConfig
 
+PLACES = {"seed": "`random_state` (--seed)", "checkpoint": "`checkpoint` to `fit` (--checkpoint)"}
+"""Where settings of the training belong that the estimator does not call by the same name."""
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -26,7 +28,13 @@ def build_network_config(
 def build_training_config(
     defaults: Mapping[str, Any], changes: Mapping[str, Any] | None, **given: Any
 ) -> TrainingConfig:
-    """The task's settings, then those the estimator was given, then the user's own."""
+    """The task's settings with the user's own, and those that the estimator was given."""
+    for key in given:
+        if isinstance(changes, Mapping) and key in changes:
+            raise SettingError(
+                f"`training` has {key} = {changes[key]!r}, for which there is another place. Give "
+                f"{PLACES.get(key, f'`{key}`')} and leave it out of `training`."
+            )
     changes = _checked("training", changes, TrainingConfig)
     return TrainingConfig(**{**defaults, **given, **changes})
 

@@ -14,6 +14,7 @@ def counted(mask: Any, **arrays: Any) -> list[np.ndarray]:
     if len(set(shapes.values())) > 1:
         raise ShapeError(f"The arrays must have one shape, but there are {shapes}.")
     shape = next(iter(shapes.values()))
+    check_unmasked("mask", mask)
     counts = np.ones(shape, bool) if mask is None else np.asarray(mask)
     if counts.dtype != bool or counts.shape != shape:
         raise ShapeError(
@@ -29,10 +30,22 @@ def counted(mask: Any, **arrays: Any) -> list[np.ndarray]:
 
 def as_numbers(name: str, array: Any) -> np.ndarray:
     """A float64 array, or an error that names it."""
+    check_unmasked(name, array)
     try:
         return np.asarray(array, np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"`{name}` cannot be read as numbers: {error}.") from error
+
+
+def check_unmasked(name: str, array: Any) -> None:
+    """Refuse masked entries of NumPy, alone or in a list: as plain arrays they would all count."""
+    parts = array if isinstance(array, list | tuple) else [array]
+    if any(np.ma.is_masked(part) for part in parts):
+        raise DataError(
+            f"`{name}` has masked entries, which would count. Give plain arrays with `mask=`, True "
+            "where an entry counts, or NaN in a history; where a metric has neither, leave such "
+            "entries out."
+        )
 
 
 def check_finite(name: str, array: np.ndarray) -> None:
@@ -46,6 +59,7 @@ def check_finite(name: str, array: np.ndarray) -> None:
 
 def as_flags(name: str, array: Any) -> np.ndarray:
     """A 1-D boolean array from booleans or from zeros and ones."""
+    check_unmasked(name, array)
     flags = np.asarray(array)
     if flags.ndim != 1:
         raise ShapeError(f"`{name}` must have one dimension, time; its shape is {flags.shape}.")

@@ -5,10 +5,13 @@ from typing import Any
 import numpy as np
 
 from orderless.errors import DataError, ShapeError
+from orderless.metrics.arrays import check_unmasked
 
 
 def accuracy(actual: Any, predicted: Any) -> float:
     """The share of cases whose predicted class is the actual one."""
+    check_unmasked("actual", actual)
+    check_unmasked("predicted", predicted)
     actual, predicted = np.asarray(actual), np.asarray(predicted)
     if actual.shape != predicted.shape or actual.ndim != 1:
         raise ShapeError(

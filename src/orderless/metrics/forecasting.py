@@ -4,6 +4,7 @@ Every function takes an optional boolean `mask` of that shape: True where the en
 an infinity where the mask is True raises `DataError`, and so does a mask that leaves nothing.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,21 +70,22 @@ def mase(
             f"`actual` and `forecast` must have one shape [..., horizon]; they have {actual.shape} "
             f"and {forecast.shape}."
         )
+    counted(mask, actual=actual, forecast=forecast)
     counts = np.ones(actual.shape, bool) if mask is None else np.asarray(mask)
-    counted(counts, actual=actual, forecast=forecast)
     rows = (-1, actual.shape[-1])
     error = np.abs(np.where(counts, actual - forecast, 0.0)).reshape(rows)
     counts = counts.reshape(rows)
-    if not isinstance(history, list | tuple):
-        history = list(as_numbers("history", history).reshape(-1, np.shape(history)[-1]))
+    if not isinstance(history, list | tuple) or (history and all(map(np.isscalar, history))):
+        whole = np.atleast_1d(as_numbers("history", history))
+        history = list(whole.reshape(math.prod(whole.shape[:-1]), whole.shape[-1]))
     if len(history) != len(error):
         raise ShapeError(
             f"There are {len(error)} series to score and {len(history)} histories. Give one each."
         )
-    scales = np.array([_naive_error(one, number, period) for number, one in enumerate(history)])
     number = counts.sum(1)
-    scored = number > 0
-    return float(np.mean(error.sum(1)[scored] / number[scored] / scales[scored]))
+    scored = np.flatnonzero(number).tolist()
+    scales = np.array([_naive_error(history[one], one, period) for one in scored])
+    return float(np.mean(error.sum(1)[scored] / number[scored] / scales))
 
 
 def owa(smape_value: float, mase_value: float, smape_naive2: float, mase_naive2: float) -> float:
@@ -112,6 +114,11 @@ def interval_coverage(actual: Any, low: Any, high: Any, *, mask: Any = None) -> 
 
 def _naive_error(history: Any, number: int, period: int) -> float:
     series = as_numbers("history", history)
+    if series.ndim != 1:
+        raise ShapeError(
+            f"The history of series {number} has {series.ndim} axes {series.shape}; it needs one, "
+            "time."
+        )
     if len(series) <= period:
         raise DataError(
             f"The history of series {number} has {len(series)} steps; a season of {period} needs "

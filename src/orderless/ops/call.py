@@ -87,6 +87,11 @@ FULL_MEAN = "the mean of h_v drives h_h, which has no closed form; `reference` s
 
 def check(call: ScanCall) -> None:
     """Raise an error in words when the arguments do not describe one system."""
+    if isinstance(call.generator, FullGenerator):
+        raise DtypeError(
+            "`generator` is a FullGenerator; only the mean may have one. Give it as "
+            "`mean_generator`, or a Generator of its h, v and vh."
+        )
     _check_shapes(call)
     _check_dtypes_and_devices(call)
     # Reading values makes a GPU wait and breaks graph capture. There the layer guarantees the

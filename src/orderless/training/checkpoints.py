@@ -6,6 +6,9 @@ happens to the writer. Nothing in it is ever executed.
 
 import json
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -38,12 +41,32 @@ def write_atomically(path: Path, content: bytes) -> None:
             os.close(folder)
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder, and see that it can be written to, before there is a run to lose.
+
+    The system is asked by trying: what it says of permissions is not all that it may refuse.
+    """
+    with _refusal_in_words(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
     """Write the state of a run; a crash at any moment leaves the old or the new one."""
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    # Copies, since weights that layers share have one memory, which safetensors refuses to write.
+    whole = {
+        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
+    }
     header = {"format": FORMAT, "facts": json.dumps(facts)}
-    try:
+    with _refusal_in_words(folder):
         write_atomically(folder / FILE_NAME, save(whole, metadata=header))
+
+
+@contextmanager
+def _refusal_in_words(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise ModelFileError(
             f"The state of the run cannot be written to {folder}: {error.strerror}. Give another "

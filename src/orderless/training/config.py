@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
+
 from orderless.errors import ValueRangeError
 
 
@@ -40,7 +42,14 @@ class TrainingConfig:
     """How often a checkpoint is written within an epoch; one is always written at its end."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no run could follow."""
+        """Take numbers of NumPy and folders as text for what they are; refuse what cannot be."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            # The JSON of a checkpoint knows no numbers of NumPy.
+            if isinstance(value, np.generic):
+                object.__setattr__(self, one.name, value.item())
+        if isinstance(self.checkpoint, str):
+            object.__setattr__(self, "checkpoint", Path(self.checkpoint))
         limits = {
             "epochs": (self.epochs >= 0, "0 or more"),
             "batch_size": (self.batch_size >= 1, "1 or more"),

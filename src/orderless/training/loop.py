@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from orderless.errors import DtypeError, ModelFileError
 from orderless.training.averaging import WeightAverage
-from orderless.training.checkpoints import load_checkpoint, save_checkpoint
+from orderless.training.checkpoints import load_checkpoint, make_folder, save_checkpoint
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
@@ -119,6 +119,7 @@ def train(task: Task, config: TrainingConfig, *, show_progress: bool = True) -> 
     with torch.random.fork_rng(devices=devices):
         run = _Run(task, config, accelerator)
         run.restore()
+        run.make_place()
         quiet = not show_progress or not accelerator.is_main_process
         with (
             _interrupts(config.checkpoint is not None) as interrupted,
@@ -157,6 +158,8 @@ class _Run:
         self.steps_per_epoch = min(batches, config.steps_per_epoch or batches)
         self.total_steps = config.epochs * self.steps_per_epoch
         self.saved_at = time.monotonic()
+        # One process writes the state, and all of them read it.
+        self.folder = config.checkpoint if accelerator.is_main_process else None
 
     def go(self, bar: Progress, interrupted: Callable[[], bool]) -> None:
         """Validate the start, then run epochs until there is a reason to stop."""
@@ -263,10 +266,15 @@ class _Run:
             "processes": self.accelerator.num_processes,
         }
 
+    def make_place(self) -> None:
+        """See that the state can be written, if there is going to be one, before the work."""
+        if self.folder is not None and self.total_steps and not self.at.stopped:
+            make_folder(self.folder)
+
     def checkpoint(self) -> None:
         """Write the whole state, if a folder was given."""
         self.saved_at = time.monotonic()
-        if self.config.checkpoint is None or not self.accelerator.is_main_process:
+        if self.folder is None:
             return
         tensors = {"loss_sum": self.loss_sum}
         for part, state in (
@@ -284,7 +292,7 @@ class _Run:
             "progress": asdict(self.at),
             "scaler": scaler.state_dict() if scaler is not None else None,
         }
-        save_checkpoint(self.config.checkpoint, tensors, facts)
+        save_checkpoint(self.folder, tensors, facts)
 
     def restore(self) -> None:
         """Continue from the checkpoint in the folder, if it is one of this very run."""

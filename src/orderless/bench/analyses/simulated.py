@@ -16,6 +16,7 @@ from orderless.bench.models.window_task import WindowTask
 from orderless.bench.records import SeedResult
 from orderless.data import Series, fit_scaler, window_starts
 from orderless.data.simulate import small_world_var
+from orderless.errors import SettingError
 from orderless.metrics import mae, mape
 from orderless.training import TrainingConfig, train
 
@@ -72,13 +73,17 @@ def run_layer(
         window_starts([steps], context, horizon, targets=[span])
         for span in ((0, first), (first, second), (second, steps))
     )
+    budget = options.get("budget", {"epochs": options["epochs"], "steps": None})
+    if budget["epochs"] < 1:
+        raise SettingError("Epochs are timed here, so the budget needs at least one.")
     start_measuring()
     module = build_forecaster(layer, context, horizon, seed, **options["sizes"])
     task = TimedTask(module, series, train_windows, validation, context, horizon)
     config = TrainingConfig(
-        epochs=options["epochs"],
+        epochs=budget["epochs"],
+        steps_per_epoch=budget["steps"],
         batch_size=options["batch_size"],
-        patience=options["epochs"] + 1,
+        patience=budget["epochs"] + 1,
         seed=seed,
     )
     outcome = train(task, config, show_progress=False)
