@@ -330,19 +330,6 @@ def test_the_paper_scores_a_moment_by_its_squared_error_and_fair_as_the_detector
     assert ["score" in one for one in told] == [False, True]
 
 
-def test_the_squared_error_of_what_stood_still_in_training_is_in_the_units_of_the_rows():
-    rows = np.random.default_rng(0).normal(size=(200, 3))
-    rows[:, 2] = 7.0
-    moved = rows.copy()
-    moved[150:, 2] += 3.0
-
-    def score(unit):
-        model = Detector(20, preset="tiny", epochs=0, verbose=False, random_state=0)
-        return squared_error(model.fit(rows * unit))(moved * unit)
-
-    np.testing.assert_allclose(score(1e3), 1e6 * score(1.0), rtol=1e-3)
-
-
 def test_the_command_runs_lists_and_resumes_cells(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_cases(folder)

@@ -94,3 +94,16 @@ def test_a_model_of_a_gpu_is_opened_where_there_is_none(
     assert main([verb, str(tmp_path), *data]) == 0
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith(f"{tmp_path} was saved with device='cuda', which this machine does not")
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_warning_is_one_line(files, tmp_path, capsys):
+    few = tmp_path / "few.csv"
+    few.write_text("a\n" + "\n".join(str(i % 7) for i in range(60)))
+    fit = ["--horizon", "6", "--context", "12", "--preset", "tiny", "--epochs", "0", "--quiet"]
+    assert main(["fit", str(few), *fit, "--out", str(tmp_path / "model")]) == 0
+    capsys.readouterr()
+    picture = ["--plot", str(tmp_path / "p.png")]
+    assert main(["predict", str(tmp_path / "model"), str(few), "--level", "95", *picture]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("6 held-out errors, of all steps ahead together, cannot tell lo-95")

@@ -111,6 +111,8 @@ def test_what_has_no_labels_works_in_a_pipeline_and_in_cross_validation(kind):
 
     splits = TimeSeriesSplit(2)
     assert len(cross_val_score(model, values, scoring=size, cv=splits)) == 2
+    with pytest.raises(SettingError, match="time='when'"):
+        model.fit({"when": np.arange(60), "x": values[:, 0]}, "when")
 
 
 def test_a_fitted_estimator_survives_pickling():

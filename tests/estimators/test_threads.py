@@ -1,3 +1,4 @@
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 import torch
 
 from orderless import Detector, load
+from orderless.estimators.base import GENERATOR
 from orderless.estimators.threads import ROWS_PER_THREAD, threads_for
 
 
@@ -52,3 +54,17 @@ def test_fits_in_threads_are_those_of_their_seeds_and_leave_torchs_generator_alo
         together = list(pool.map(fit, range(4)))
     np.testing.assert_array_equal(together, alone)
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_load_does_not_wait_for_a_fit_and_a_child_process_not_for_its_parent(tmp_path):
+    values = np.random.default_rng(0).standard_normal((80, 3))
+    Detector(8, epochs=0, verbose=False).fit(values).save(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(GENERATOR.acquire).result()
+        assert load(tmp_path).score(values).shape == (80,)
+        assert not GENERATOR.acquire(blocking=False)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if GENERATOR.acquire(blocking=False) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        pool.submit(GENERATOR.release).result()

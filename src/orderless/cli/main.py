@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orderless import __version__
 from orderless.cli import (
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             apply_config(verbs[name], config)
         parsed = parser.parse_args(words)
         with warnings.catch_warnings():
-            warnings.showwarning = _show
+            warnings.showwarning = _once_a_line()
             code = parsed.run(parsed) or 0
         print(end="", flush=True)  # here, and not when Python ends: nobody may read it
         return code
@@ -70,9 +70,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _show(message: Warning | str, *_: object) -> None:
+def _once_a_line() -> Callable[..., None]:
     """A warning as a line, without the place in the source that a programmer would want."""
-    print(message, file=sys.stderr)
+    said = set()
+
+    def show(message: Warning | str, *_: object) -> None:
+        if str(message) not in said:  # a picture asks for the forecast again
+            print(message, file=sys.stderr)
+        said.add(str(message))
+
+    return show
 
 
 def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:

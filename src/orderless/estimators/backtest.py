@@ -16,8 +16,9 @@ class Backtest:
     """`forecast` in the form the data came in, frames with a column `cutoff`; and `scores`.
 
     `scores` holds, for the model and for two naive forecasts, MAE and MSE in units of each
-    variable's spread, over the same entries: observed targets that the model has a forecast of. For
-    the model also the share of values within each interval asked for.
+    variable's spread, over the same entries: observed targets that the model has a forecast of.
+    Variables that stand still have no spread, and do not count. For the model also the share of
+    values within each interval asked for.
     """
 
     forecast: Any

@@ -6,6 +6,7 @@ learns ends in an underscore.
 
 import inspect
 import math
+import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
@@ -33,6 +34,9 @@ NETWORK = "network/"
 GENERATOR = threading.RLock()
 """Held by whoever draws from torch's generator, of which all threads have one: fits in several
 threads would draw each other's numbers."""
+if hasattr(os, "register_at_fork"):
+    # A child has the lock as it was, but not the thread that would let go of it.
+    os.register_at_fork(after_in_child=GENERATOR._at_fork_reinit)  # pyrefly: ignore
 Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
 
@@ -217,9 +221,11 @@ class Estimator(ABC):
         }
         self.seed_, self.errors_, self.report_ = facts["seed"], facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
-        network = self._draw_network(NetworkConfig(**facts["network"]))
+        # Without numbers, none of which has to be drawn: another thread may be at it.
+        with torch.device("meta"):
+            network = self._build_network(NetworkConfig(**facts["network"]))
         weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
-        network.load_state_dict(weights)
+        network.load_state_dict(weights, assign=True)
         self.network_ = network.eval().requires_grad_(False)
 
 
@@ -249,6 +255,12 @@ def choose_device(device: str) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise DtypeError("`device` is 'cuda', and PyTorch sees no CUDA device. Use device='auto'.")
     return torch.device(device)
+
+
+def check_ignored(y: Any) -> None:
+    """Refuse a column where scikit-learn gives what is ignored."""
+    if isinstance(y, str):
+        raise SettingError(f"`fit` has no use for {y!r}. Name what the column is: time={y!r}, say.")
 
 
 def check_count(name: str, value: Any, least: int) -> int:

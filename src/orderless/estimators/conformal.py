@@ -38,7 +38,7 @@ class ErrorTable:
 
     def warn_beyond(self, endings: Mapping[str, float]) -> None:
         """Say which of the quantiles asked for are beyond what so few errors can tell."""
-        if self.count is None:
+        if not self.count:  # not known, or nothing ever moves
             return
         levels = np.array(list(endings.values()))
         known = _inside(_ranks(self.count, levels), self.count)

@@ -24,6 +24,7 @@ from orderless.estimators.base import (
     Estimator,
     all_or_nothing,
     check_count,
+    check_ignored,
     check_share,
     draw_seed,
 )
@@ -34,7 +35,7 @@ from orderless.estimators.preparation import (
     check_observed,
     key_of,
     learn_levels,
-    learn_scales_of_training,
+    learn_scales,
     prepare,
 )
 from orderless.estimators.report import describe_data, describe_training, table, verdict
@@ -48,7 +49,7 @@ ROWS_PER_STEP = 2048
 """Windows of one variable in a training step; with more than 64 variables there are fewer."""
 LONGEST_CONTEXT = 96
 MOST_GROUPS = 32
-"""Groups of variables of each size that are scored by themselves; more would tell little more."""
+"""Groups of a system and a size that are scored by themselves; more would tell little more."""
 MODEL = "this model"
 
 
@@ -71,9 +72,11 @@ class Detector(Estimator):
     - validation_share, strict_variables, training, device, precision, verbose: as for
       `Forecaster`.
 
-    **Fitted**: `threshold_`, `variables_in_`, `context_`, `network_`, `errors_`, `history_`,
-    `report_`, `seed_`.
+    **Fitted**: `threshold_`, `factors_`, `variables_in_`, `context_`, `network_`, `errors_`,
+    `history_`, `report_`, `seed_`.
     """
+
+    factors_: Sequence[tuple[int, float]] = ()  # the first models had none
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Detector(Estimator):
     ) -> Self:
         """Learn what is usual from data with no or few anomalies; the rest as in `Forecaster`."""
         self._check_settings()
+        check_ignored(y)
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
         check_observed(panel)
         columns = {"time": time, "variable": variable, "value": value, "group": group}
@@ -132,7 +136,7 @@ class Detector(Estimator):
         _check_part(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
-        self.scales_ = learn_scales_of_training(panel, ends)
+        self.scales_ = learn_scales(panel, ends)
         several = panel.form.group is not None or len(panel.systems) > 1
         self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
@@ -168,14 +172,15 @@ class Detector(Estimator):
         if per_variable:
             rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
             return write_scores(panel, rows, name="score")
-        return write_scores(panel, [self._combine(one) for one in each], name="score")
+        return write_scores(panel, self._combine_each(each, systems), name="score")
 
     def predict(self, data: Any, **columns: Hashable) -> Any:
         """Whether each moment is an anomaly: its score above `threshold_`."""
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
-        each = self._score(self._prepare(panel))
-        alarms = [self._combine(one) > self.threshold_ for one in each]
+        systems = self._prepare(panel)
+        scores = self._combine_each(self._score(systems), systems)
+        alarms = [one > self.threshold_ for one in scores]
         return write_scores(panel, alarms, name="anomaly")
 
     def _check_settings(self) -> None:
@@ -226,49 +231,65 @@ class Detector(Estimator):
         self.usual_ = {name: max(value, floor) for name, value in usual.items()}
         self.usual_[""] = max(overall, floor)
         each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
-        self.threshold_ = self._find_threshold(each)
-        counts = np.concatenate([np.isfinite(one).sum(0) for one in each])
-        self.factors_ = self._calibrate_groups(systems, begins, int(np.median(counts[counts > 0])))
+        self.factors_ = self._calibrate_groups(systems, begins, each)
+        self.threshold_ = self._find_threshold(self._combine_each(each, systems))
 
-    def _find_threshold(self, each: Sequence[np.ndarray]) -> float:
-        """What the asked share of the moments in scores [variable, time] lies above; 0 if none."""
-        scores = np.concatenate([_over_variables(one) for one in each])
-        scores = scores[np.isfinite(scores)]
-        if len(scores) == 0:
+    def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
+        """What the asked share of moments lies above; 0 if there are none."""
+        known = np.concatenate([one[np.isfinite(one)] for one in scores])
+        if len(known) == 0:
             return 0.0
-        return float(np.quantile(scores, 1 - self.contamination, method="higher"))
+        return float(np.quantile(known, 1 - self.contamination, method="higher"))
 
     def _calibrate_groups(
-        self, systems: Sequence[Prepared], begins: Sequence[int], usual: int
+        self, systems: Sequence[Prepared], begins: Sequence[int], each: Sequence[np.ndarray]
     ) -> list[tuple[int, float]]:
         """What brings scores of so many variables to the threshold of the usual number of them.
 
-        From groups of 1, 2, 4, ... variables, scored as if there were no others.
+        From groups of 1, 2, 4, ... variables, scored as if there were no others but those that
+        stand still, which do not count. None where all do.
         """
+        moving = [self._moving(one.names) for one in systems]
+        counts = [np.isfinite(one[rows]).sum(0) for one, rows in zip(each, moving, strict=True)]
+        seen = np.concatenate(counts)
+        if not seen.any():
+            return []
+        usual = int(np.median(seen[seen > 0]))
+        whole = [_over_variables(one)[n >= usual] for one, n in zip(each, counts, strict=True)]
+        at_usual = self._find_threshold(whole)
         random = np.random.default_rng(self.seed_)
-        orders = [random.permutation(len(one.names)) for one in systems]
+        orders = [random.permutation(np.flatnonzero(rows)) for rows in moving]
         factors = [(usual, 1.0)]
         for size in reversed([2**k for k in range(usual.bit_length()) if 2**k < usual]):
             groups = [
-                _pick(one, np.sort(order[at : at + size]), begin)
-                for one, order, begin in zip(systems, orders, begins, strict=True)
+                _pick(one, np.union1d(order[at : at + size], np.flatnonzero(~rows)), begin)
+                for one, order, rows, begin in zip(systems, orders, moving, begins, strict=True)
                 for at in range(0, min(len(order) // size, MOST_GROUPS) * size, size)
             ]
-            threshold = self._find_threshold(self._score(groups)) if groups else 0.0
+            found = self._find_threshold([_over_variables(one) for one in self._score(groups)])
             # Fewer variables never make a moment odder: that would be chance.
-            ratio = self.threshold_ / threshold if min(threshold, self.threshold_) > 0 else 1.0
+            ratio = at_usual / found if min(at_usual, found) > 0 else 1.0
             factors.insert(0, (size, min(factors[0][1], ratio)))
         return factors
 
-    def _combine(self, scores: np.ndarray) -> np.ndarray:
-        """Scores [variable, time] as one a moment, to be compared with the threshold."""
+    def _moving(self, names: Sequence[str]) -> np.ndarray:
+        """Which variables did not stand still in `fit`."""
+        return np.array([self.scales_.get(name, (0.0, 1.0))[1] > 0 for name in names])
+
+    def _combine_each(
+        self, scores: Sequence[np.ndarray], systems: Sequence[Prepared]
+    ) -> list[np.ndarray]:
+        """Scores [variable, time] of systems as one a moment, to be compared with the threshold."""
         if not self.factors_:
-            return _over_variables(scores)
+            return [_over_variables(one) for one in scores]
         sizes, factors = np.array(self.factors_).T
-        count = np.maximum(np.isfinite(scores).sum(0), 1)
-        # In between, by logarithms; a factor of 1 stays 1, to the bit.
-        factor = np.exp(np.interp(np.log(count), np.log(sizes), np.log(factors)))
-        return _over_variables(scores) * factor
+        combined = []
+        for one, system in zip(scores, systems, strict=True):
+            count = np.maximum(np.isfinite(one[self._moving(system.names)]).sum(0), 1)
+            # In between, by logarithms; a factor of 1 stays 1, to the bit.
+            factor = np.exp(np.interp(np.log(count), np.log(sizes), np.log(factors)))
+            combined.append(_over_variables(one) * factor)
+        return combined
 
     def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
         """Scores [variable, time] of each system, variables in canonical order."""
@@ -325,8 +346,7 @@ class Detector(Estimator):
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
         self.usual_ = facts["usual"]
-        # The first models were saved without these two.
-        self.levels_ = facts.get("levels")
+        self.levels_ = facts.get("levels")  # the first models were saved without these two
         self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
         super()._restore(facts, tensors)
 

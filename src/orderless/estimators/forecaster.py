@@ -23,6 +23,7 @@ from orderless.estimators.base import (
     Estimator,
     all_or_nothing,
     check_count,
+    check_ignored,
     check_share,
     choose_device,
     draw_seed,
@@ -31,12 +32,7 @@ from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_n
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
 from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
-from orderless.estimators.preparation import (
-    Prepared,
-    learn_scales_of_training,
-    prepare,
-    stack,
-)
+from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
@@ -142,6 +138,7 @@ class Forecaster(Estimator):
         gives it.
         """
         self._check_settings()
+        check_ignored(y)
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
@@ -150,7 +147,7 @@ class Forecaster(Estimator):
         windows = self._cut_windows(panel)
         self.context_ = windows.context
         self.variables_in_ = panel.variables
-        self.scales_ = learn_scales_of_training(panel, windows.ends)
+        self.scales_ = _learn_scales(panel, windows.ends)
         systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
@@ -233,8 +230,10 @@ class Forecaster(Estimator):
                 parts.setdefault(ending, []).append(np.stack(block))
             origins.append(starts)
             future = np.stack([cut_future(system, one, at, horizon) for one, at in cuts])
-            # What the model has no forecast of is nobody's score.
-            truth.append(np.where(np.isfinite(rivals[MODEL][-1]), future, np.nan))
+            # What the model has no forecast of is nobody's score, nor what has no spread.
+            scored = np.isfinite(rivals[MODEL][-1])
+            scored &= ~np.stack([one.still for one in pasts])[:, :, None]
+            truth.append(np.where(scored, future, np.nan))
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
@@ -473,6 +472,13 @@ class _Forecast(NamedTuple, Generic[Array]):
 
     point: Array
     width: Array
+
+
+def _learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Of the training part, and of all there is for what stands still until that ends."""
+    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
+    scales = learn_scales(panel, ends)
+    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
 def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:

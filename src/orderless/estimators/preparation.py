@@ -25,17 +25,14 @@ FAR = 1e3
 FARTHEST = 1e8
 """Spreads from the mean beyond which all values are the same to a network: squares of larger ones
 would soon leave float32."""
-MOVED = 10.0
-"""Spreads that the farthest move counts for of a variable that stood still in `fit`: a clear fault,
-whatever its unit."""
 
 
 @dataclass(frozen=True)
 class Prepared:
     """One system, sorted by name and scaled; `restore` puts rows back in the caller's order.
 
-    `still` [variable]: which never changed, neither in what `fit` saw, if it saw them, nor in this
-    system.
+    `still` [variable]: which changed neither in what `fit` saw nor in the look-back; of those that
+    it did not see, which never changed.
     """
 
     names: tuple[str, ...]
@@ -69,8 +66,8 @@ def prepare(
     beyond all measure then, scaled like an unknown one: on another level or in other units it can
     still be forecast.
 
-    One that stood still in `fit` has no scale. As a look-back it is scaled by what is at hand since
-    it began to move; otherwise it stays around its mean, and the farthest it goes is `MOVED`.
+    One that stood still in `fit` has no scale: it is in its own unit. In a look-back in which it
+    moves it is scaled by what it does there since it began to.
 
     levels: the means of this system, where systems have their own; others are those at hand.
     shared: all variables have the scale of the empty name, see `share_scale`.
@@ -85,11 +82,13 @@ def prepare(
     scaler = _scaler(names, values, observed, scales, last)
     still = np.array([scales.get(name, (0.0, 0.0))[1] == 0.0 for name in names])
     if still.any():
-        still &= mean_and_spread(values, observed)[1][:, 0] == 0.0
         # Of a variable that `fit` did not see a single reading says nothing.
-        still &= np.array([name in scales for name in names]) | (observed.sum(-1) > 1)
+        unchanged = _unchanged(values, observed) & (observed.sum(-1) > 1)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
+    if still.any():
+        seen = np.array([name in scales for name in names])
+        still &= np.where(seen, _unchanged(values, observed), unchanged)
     scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
     return Prepared(names, scaled, observed, scaler, still, restore)
 
@@ -143,13 +142,6 @@ def learn_scales(
         apart = between if across and between > ROUNDING * abs(mean) else 0.0
         scales[name] = (mean, within or apart)
     return scales
-
-
-def learn_scales_of_training(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
-    """Of the training part, and of all there is for what stands still until that ends."""
-    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
-    scales = learn_scales(panel, ends)
-    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
 def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
@@ -212,40 +204,33 @@ def _scaler(
     mean, spread = pairs[:, 0], pairs[:, 1]
     scale = np.where(spread == 0.0, 1.0, spread)
     known = np.isfinite(scale)
-    still = spread == 0.0
-    if last is None:
-        scale = np.where(still, _scale_of_moves(values, observed, mean), scale)
-    else:
+    chosen = observed
+    if last is not None:
         seen, recent = observed[:, -last:], values[:, -last:]
 
         def mostly_beyond(spreads: float) -> np.ndarray:
             beyond = seen & (np.abs(recent - mean) > spreads * scale)
             return 2 * beyond.sum(-1, keepdims=True) > seen.sum(-1, keepdims=True)
 
-        far = mostly_beyond(FAR) & ~still
-        for row in np.flatnonzero(far):
+        moved = seen & (np.abs(recent - mean) > ROUNDING * np.abs(mean)) & (spread == 0.0)
+        moves = moved.any(-1, keepdims=True)
+        chosen = np.where(moves, False, observed)
+        chosen[:, -last:] |= seen & moves & _since_the_first(moved, seen)
+        for row in np.flatnonzero(mostly_beyond(FAR) & ~moves):
             mean[row] = np.median(recent[row, seen[row]])
-        known &= ~mostly_beyond(FARTHEST) & ~still
+        known &= ~mostly_beyond(FARTHEST) & ~moves
     if known.all():
         return Scaler(mean, scale)
-    fresh = fit_scaler(values, observed & (~still | _since_it_moved(values, observed, mean)))
+    fresh = fit_scaler(values, chosen)
     return Scaler(np.where(known, mean, fresh.mean), np.where(known, scale, fresh.scale))
 
 
-def _scale_of_moves(values: np.ndarray, observed: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """In which the farthest that is observed is `MOVED` from the mean; 1 where nothing moves."""
-    away = np.where(_away(values, observed, mean), np.abs(values - mean), 0.0)
-    farthest = away.max(-1, keepdims=True, initial=0.0)
-    return np.where(farthest > 0, farthest / MOVED, 1.0)
+def _since_the_first(moved: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """[variable, time] from the last reading before the first that moved."""
+    later = np.maximum.accumulate(moved, axis=1)
+    position = np.arange(moved.shape[1])
+    return position >= np.where(seen & ~later, position, -1).max(-1, keepdims=True, initial=-1)
 
 
-def _since_it_moved(values: np.ndarray, observed: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """From the last reading before the first that is away from the mean: [variable, time]."""
-    moved = np.maximum.accumulate(_away(values, observed, mean), axis=1)
-    position = np.arange(values.shape[1])
-    before = np.where(observed & ~moved, position, -1).max(-1, keepdims=True, initial=-1)
-    return ~moved.any(-1, keepdims=True) | (position >= before)
-
-
-def _away(values: np.ndarray, observed: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    return observed & (np.abs(values - mean) > ROUNDING * np.abs(mean))
+def _unchanged(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    return mean_and_spread(values, observed)[1][:, 0] == 0.0

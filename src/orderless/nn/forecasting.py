@@ -34,7 +34,8 @@ class ForecastingNetwork(nn.Module):
 
         point = linear(x) + blend * spread * deep(features)
 
-    with the spread of the look-back, so that one that stands still is forecast to stay.
+    with the spread of the look-back (1 without `config.scale`), so that one that stands still is
+    forecast to stay.
 
     - `linear` (a `LinearForecast`; None without `config.skip`) is set in closed form, `start_from`,
       and frozen; without it the forecast starts at the center of the look-back.
@@ -87,7 +88,9 @@ class ForecastingNetwork(nn.Module):
             nn.init.zeros_(self.spread.weight)
             # A normal error of half the look-back's spread: ordered, and of the right size.
             normal = torch.tensor([0.5 * NormalDist().inv_cdf(q) for q in self.quantiles])
-            self.register_buffer("levels", torch.tensor(self.quantiles), persistent=False)
+            # On a device of its own, for a network that is made without numbers to be filled later.
+            levels = torch.tensor(self.quantiles, device="cpu")
+            self.register_buffer("levels", levels, persistent=False)
             with torch.no_grad():
                 self.spread.bias.copy_(normal.repeat(horizon))
         self.register_buffer("blend", torch.ones(()))

@@ -47,7 +47,7 @@ def movement(values: Tensor, present: Tensor | None = None) -> Tensor:
     """
     if present is not None:
         present = present.expand_as(values)
-    # So little that no spread changes, and yet a gradient exists where it is 0.
+    # The least there is, for a gradient where the spread is 0.
     return (_variance(values, present) + torch.finfo(values.dtype).tiny).sqrt()
 
 

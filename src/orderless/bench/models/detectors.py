@@ -5,8 +5,6 @@ from collections.abc import Callable
 import numpy as np
 
 from orderless import Detector
-from orderless.data import read_panel
-from orderless.estimators.preparation import prepare
 
 Score = Callable[[np.ndarray], np.ndarray]
 EXPLAINED = 0.9
@@ -38,15 +36,10 @@ def own_score(model: Detector) -> Score:
 
 def squared_error(model: Detector) -> Score:
     """The squared error of telling a row, the mean over its variables, in units of the rows."""
-    usual = np.array([model.usual_[name] for name in model.variables_in_])
-
-    def score(rows: np.ndarray) -> np.ndarray:
-        (system,) = read_panel(rows).systems
-        scaled = prepare(system, model.scales_)
-        units = usual * np.square(scaled.scaler.scale[scaled.restore, 0])
-        return (np.asarray(model.score(rows, per_variable=True)) * units).mean(1)
-
-    return score
+    names = model.variables_in_
+    scales = [model.scales_[name][1] or 1.0 for name in names]
+    units = np.array([model.usual_[name] for name in names]) * np.square(scales)
+    return lambda rows: (np.asarray(model.score(rows, per_variable=True)) * units).mean(1)
 
 
 def random_score(seed: int) -> Score:
