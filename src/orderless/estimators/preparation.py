@@ -80,15 +80,9 @@ def prepare(
     elif levels is not None:
         scales = _on_levels(scales, levels, names, values, observed)
     scaler = _scaler(names, values, observed, scales, last)
-    still = np.array([scales.get(name, (0.0, 0.0))[1] == 0.0 for name in names])
-    if still.any():
-        # Of a variable that `fit` did not see a single reading says nothing.
-        unchanged = _unchanged(values, observed) & (observed.sum(-1) > 1)
+    still = _still(names, values, observed, scales, last)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
-    if still.any():
-        seen = np.array([name in scales for name in names])
-        still &= np.where(seen, _unchanged(values, observed), unchanged)
     scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
     return Prepared(names, scaled, observed, scaler, still, restore)
 
@@ -230,6 +224,25 @@ def _since_the_first(moved: np.ndarray, seen: np.ndarray) -> np.ndarray:
     later = np.maximum.accumulate(moved, axis=1)
     position = np.arange(moved.shape[1])
     return position >= np.where(seen & ~later, position, -1).max(-1, keepdims=True, initial=-1)
+
+
+def _still(
+    names: Sequence[str],
+    values: np.ndarray,
+    observed: np.ndarray,
+    scales: Scales,
+    last: int | None,
+) -> np.ndarray:
+    """`Prepared.still`."""
+    still = np.array([scales.get(name, (0.0, 0.0))[1] == 0.0 for name in names])
+    if not still.any():
+        return still
+    recent = slice(None) if last is None else slice(-last, None)
+    seen_in_fit = np.array([name in scales for name in names])
+    # Of a variable that `fit` did not see a single reading says nothing.
+    never_moved = _unchanged(values, observed) & (observed.sum(-1) > 1)
+    now = _unchanged(values[:, recent], observed[:, recent])
+    return still & np.where(seen_in_fit, now, never_moved)
 
 
 def _unchanged(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
