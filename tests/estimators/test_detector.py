@@ -185,6 +185,9 @@ def test_a_group_that_fit_did_not_see_is_on_its_own_level_also_where_it_saw_one(
     assert scores["B"] < 2 * scores["A"]
     plain = quick().fit(frame[NAMES])
     np.testing.assert_array_equal(model.score(frame)["score"], plain.score(frame[NAMES])["score"])
+    # Without a name, data is of the one group there was: a shift is seen.
+    unnamed = model.score(frame[NAMES] + 500.0, group=None)["score"]
+    np.testing.assert_array_equal(unnamed, plain.score(frame[NAMES] + 500.0)["score"])
 
 
 def test_wrong_input_is_an_error_in_words():

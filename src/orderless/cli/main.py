@@ -87,6 +87,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
         prog="orderless",
         description="Multivariate time series without an order among the variables.",
         epilog="`orderless VERB --help` shows examples.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"orderless {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)

@@ -109,15 +109,19 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
     return Frequency(count, "nanoseconds", time_zone=time_zone)
 
 
-def stands_for(common: Frequency, own: Frequency | None, stamps: int) -> bool:
-    """Whether time stamps on a step of their own may as well be on a finer one, with gaps.
+def stands_for(common: Frequency, own: Frequency | None, gaps: np.ndarray) -> bool:
+    """Whether a step that only divides all gaps, given in steps, may as well be a finer one.
 
-    That all of so few lie on every second or third place of it happens by chance.
+    Two gaps of one step are no accident. That all of a few larger ones lie on every second or third
+    place of the finer step is one.
     """
-    if own is None or (own.unit, own.time_zone) != (common.unit, common.time_zone):
+    if own is None or own.unit == "months" or (gaps == 1).sum() > 1:
+        return False
+    if (own.unit, own.time_zone) != (common.unit, common.time_zone):
         return False
     times = own.count / common.count
-    return times > 1 and times == round(times) and times ** (stamps - 1) < CHANCE
+    whole = times > 1 and times == round(times)
+    return whole and times ** len(gaps) < CHANCE and times * gaps.sum() <= 100 * len(gaps)
 
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:

@@ -219,8 +219,8 @@ def _read_table(
 
 def _on_step(system: System, common: Frequency | None) -> System:
     """A system of few rows on the step of the others, where a coarser one of its own is chance."""
-    stamps = len(np.unique(system.rows))
-    if common is None or not stands_for(common, system.frequency, stamps):
+    gaps = np.diff(np.unique(system.rows))
+    if common is None or not stands_for(common, system.frequency, gaps):
         return system
     times, places = regular_grid(system.times, common)
     values = np.full((len(system.values), len(times)), np.nan)

@@ -205,13 +205,16 @@ class Detector(Estimator):
     def _prepare(self, panel: Panel) -> list[Prepared]:
         """Around the mean of `fit`; of groups or several systems each around its own.
 
-        One that has no name, or that `fit` did not see, is centred by what is at hand.
+        One that has no name among several, or that `fit` did not see, is centred by what is at hand.
         """
         if self.levels_ is None:
             return [prepare(system, self.scales_) for system in panel.systems]
         known = self.levels_ if panel.form.group is not None else {}
+        # Where there was one group, data without a name is of that.
+        unnamed = next(iter(self.levels_.values())) if len(self.levels_) == 1 else {}
+        others = unnamed if panel.form.group is None else {}
         return [
-            prepare(system, self.scales_, levels=known.get(key_of(system), {}))
+            prepare(system, self.scales_, levels=known.get(key_of(system), others))
             for system in panel.systems
         ]
 
@@ -264,7 +267,7 @@ class Detector(Estimator):
             groups = [
                 _pick(one, np.union1d(order[at : at + size], np.flatnonzero(~rows)), begin)
                 for one, order, rows, begin in zip(systems, orders, moving, begins, strict=True)
-                for at in range(0, min(len(order) // size, MOST_GROUPS) * size, size)
+                for at in range(0, _most_groups(rows, size) * size, size)
             ]
             found = self._find_threshold([_over_variables(one) for one in self._score(groups)])
             # Fewer variables never make a moment odder: that would be chance.
@@ -359,6 +362,12 @@ def _check_part(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) ->
             f"Not a single value is observed in the part of the data that is there to {purpose}. "
             "Cut off what comes before the first and after the last readings."
         )
+
+
+def _most_groups(moving: np.ndarray, size: int) -> int:
+    """How many groups of a size are scored: together a few times what all variables are."""
+    several = 4 * len(moving) // (size + int((~moving).sum()))
+    return min(int(moving.sum()) // size, MOST_GROUPS, max(1, several))
 
 
 def _pick(one: Prepared, rows: np.ndarray, begin: int) -> Prepared:
