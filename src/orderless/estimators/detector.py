@@ -205,7 +205,7 @@ class Detector(Estimator):
     def _prepare(self, panel: Panel) -> list[Prepared]:
         """Around the mean of `fit`; of groups or several systems each around its own.
 
-        One that has no name among several, or that `fit` did not see, is centred by what is at hand.
+        One that has no name among several, or that `fit` did not see, is centred by itself.
         """
         if self.levels_ is None:
             return [prepare(system, self.scales_) for system in panel.systems]
