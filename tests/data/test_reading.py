@@ -154,8 +154,8 @@ def test_a_group_of_few_rows_is_on_the_step_of_the_others():
     assert new.rows.tolist() == [0, 3, 9]
     assert new.observed.sum() == 3
     assert new.times[-1] == np.datetime64("2026-07-19")
-    # A step that is seen, one that would leave nothing but gaps, one that is not a multiple, and one
-    # beside which there is no other.
+    # A step that is seen, one that would leave nothing but gaps, one that is not a multiple, and
+    # one beside which there is no other.
     assert str(step_of(pd.date_range("2026-07-01", periods=3, freq="2D")).frequency) == "2 days"
     assert str(step_of(["2026-07-01", "2027-07-04", "2029-07-10"]).frequency) != "1 day"
     assert str(step_of(["2026-07-10 00:00", "2026-07-11 12:00"]).frequency) == "36 hours"
