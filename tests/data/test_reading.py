@@ -135,31 +135,9 @@ def test_groups_are_read_as_if_each_were_alone(library, first, second):
     assert [system.name for system in panel.systems] == ["plant 0", "plant 1"]
     for system, (times, values, _) in zip(panel.systems, parts, strict=True):
         (alone,) = read_panel(LIBRARIES[library]({"when": times, "x": values})).systems
-        # On the step of the other, gaps may have been filled with entries that were not observed.
-        assert system.frequency in (alone.frequency, panel.frequency)
-        for one, other in ((system.times, alone.times), (system.values, alone.values)):
-            assert np.array_equal(one[..., system.observed[0]], other[..., alone.observed[0]])
-
-
-def test_a_group_of_few_rows_is_on_the_step_of_the_others():
-    def shop(name, times):
-        return pd.DataFrame({"day": pd.to_datetime(times), "shop": name, "x": 1.0})
-
-    def step_of(times, others=30):
-        daily = shop("old", pd.date_range("2026-01-01", periods=others))
-        return read_panel(pd.concat([shop("new", times), daily]), group="shop").systems[0]
-
-    new = step_of(["2026-07-10", "2026-07-13", "2026-07-19"])
-    assert str(new.frequency) == "1 day"
-    assert new.rows.tolist() == [0, 3, 9]
-    assert new.observed.sum() == 3
-    assert new.times[-1] == np.datetime64("2026-07-19")
-    # A step that is seen, one that would leave nothing but gaps, one that is not a multiple, and
-    # one beside which there is no other.
-    assert str(step_of(pd.date_range("2026-07-01", periods=3, freq="2D")).frequency) == "2 days"
-    assert str(step_of(["2026-07-01", "2027-07-04", "2029-07-10"]).frequency) != "1 day"
-    assert str(step_of(["2026-07-10 00:00", "2026-07-11 12:00"]).frequency) == "36 hours"
-    assert str(step_of(["2026-07-10", "2026-07-13", "2026-07-19"], others=1).frequency) == "3 days"
+        assert np.array_equal(system.values, alone.values, equal_nan=True)
+        assert np.array_equal(system.times, alone.times)
+        assert system.frequency == alone.frequency
 
 
 KINDS = [

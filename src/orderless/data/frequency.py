@@ -16,8 +16,6 @@ TOLERANCE = 0.05
 NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
-# Where fewer than one in so many draws would look like it, it is no chance.
-CHANCE = 1000
 HOUR = 3_600_000_000_000
 
 
@@ -107,21 +105,6 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
         return Frequency(*months, time_zone)
     count = _regular_step(local.astype(np.int64), times)
     return Frequency(count, "nanoseconds", time_zone=time_zone)
-
-
-def stands_for(common: Frequency, own: Frequency | None, gaps: np.ndarray) -> bool:
-    """Whether a step that only divides all gaps, given in steps, may as well be a finer one.
-
-    Two gaps of one step are no accident. That all of a few larger ones lie on every second or third
-    place of the finer step is one.
-    """
-    if own is None or own.unit == "months" or (gaps == 1).sum() > 1:
-        return False
-    if (own.unit, own.time_zone) != (common.unit, common.time_zone):
-        return False
-    times = own.count / common.count
-    whole = times > 1 and times == round(times)
-    return whole and times ** len(gaps) < CHANCE and times * gaps.sum() <= 100 * len(gaps)
 
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:

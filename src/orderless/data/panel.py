@@ -108,11 +108,8 @@ class Panel:
 
     @property
     def frequency(self) -> Frequency | None:
-        """The step of most of the data; None where no system has two time stamps."""
-        known: Counter[Frequency] = Counter()
-        for one in self.systems:
-            if one.frequency is not None:
-                known[one.frequency] += len(one.rows)
+        """The step that most systems have; None where no system has two time stamps."""
+        known = Counter(one.frequency for one in self.systems if one.frequency is not None)
         return known.most_common(1)[0][0] if known else None
 
 

@@ -6,8 +6,7 @@ column names to arrays.
 What happens to
   missing values (NaN, None, null, NaT)   they become unobserved entries
   unsorted time stamps                    sorted; scores go back in the order of the input's rows
-  gaps in time                            filled with unobserved entries at the inferred step, in a
-                                          group of few rows at that of most of the data
+  gaps in time                            filled with unobserved entries at the inferred step
   duplicate time stamps                   merged where they agree or complete each other, else error
   time zones                              counted in UTC, given back in their zone; text in its
                                           offset, or in UTC where rows have different ones
@@ -32,7 +31,7 @@ import narwhals as nw
 import numpy as np
 
 from orderless.data.frames import Column, Table, open_table, unmask
-from orderless.data.frequency import Frequency, infer_frequency, regular_grid, stands_for
+from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
 from orderless.data.timestamps import is_missing, parse_numbers
@@ -213,26 +212,7 @@ def _read_table(
             systems.append(system)
         except DataError as error:
             raise DataError(where + str(error)) from error
-    panel = Panel(tuple(systems), form)
-    return replace(panel, systems=tuple(_on_step(one, panel.frequency) for one in systems))
-
-
-def _on_step(system: System, common: Frequency | None) -> System:
-    """A system of few rows on the step of the others, where a coarser one of its own is chance."""
-    gaps = np.diff(np.unique(system.rows))
-    if common is None or not stands_for(common, system.frequency, gaps):
-        return system
-    times, places = regular_grid(system.times, common)
-    values = np.full((len(system.values), len(times)), np.nan)
-    values[:, places] = system.values
-    return replace(
-        system,
-        values=values,
-        observed=~np.isnan(values),
-        times=times,
-        frequency=common,
-        rows=places[system.rows],
-    )
+    return Panel(tuple(systems), form)
 
 
 def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
