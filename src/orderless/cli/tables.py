@@ -90,7 +90,7 @@ def put_table(table: Any, out: Path | None) -> None:
         text = path.read_text("utf-8")
     buffer = getattr(sys.stdout, "buffer", None)
     if buffer is None:
-        sys.stdout.write(text)
+        print(text, end="")  # also where there is no standard output at all
         return
     # In UTF-8 as a file is: the encoding of standard output may not know the letters of a name.
     sys.stdout.flush()

@@ -209,13 +209,15 @@ class Detector(Estimator):
         """
         if self.levels_ is None:
             return [prepare(system, self.scales_) for system in panel.systems]
-        known = self.levels_ if panel.form.group is not None else {}
-        # Where there was one group, data without a name is of that.
-        unnamed = next(iter(self.levels_.values())) if len(self.levels_) == 1 else {}
-        others = unnamed if panel.form.group is None else {}
+        if panel.form.group is not None:
+            levels = [self.levels_.get(key_of(system), {}) for system in panel.systems]
+        else:
+            # Where there was one group, data without a name is of that.
+            only = next(iter(self.levels_.values())) if len(self.levels_) == 1 else {}
+            levels = [only] * len(panel.systems)
         return [
-            prepare(system, self.scales_, levels=known.get(key_of(system), others))
-            for system in panel.systems
+            prepare(system, self.scales_, levels=own)
+            for system, own in zip(panel.systems, levels, strict=True)
         ]
 
     def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
