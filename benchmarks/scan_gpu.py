@@ -16,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 from datetime import UTC, datetime
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
+from time import perf_counter
 
 import torch
 import triton
@@ -157,25 +158,55 @@ def training(sizes, dtype, coupling="none", sets=1):
     return timed_graph(*(both_ways(sizes, dtype, coupling, seed) for seed in range(sets)))
 
 
-def per_variable(counts, dtype, repeats=20):
-    """Forward and backward by the number of variables, all on a card that is equally warm.
+def sustained(run, seconds=1.5, repeats=20):
+    """Times of a card that has been busy with `run` and nothing else, as in training.
 
-    A graph holds as many passes as make up for fewer variables, and graphs take turns: else those
-    that keep the card busy for longer would be timed at a lower clock.
+    By then it is at its power limit, which decides the clock: the busier, the lower.
+    """
+    begin = perf_counter()
+    while perf_counter() - begin < seconds:
+        for _ in range(repeats):
+            run()
+        torch.cuda.synchronize()
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(2 * repeats + 1)]
+    for mark in marks[:-1]:
+        mark.record()
+        run()
+    marks[-1].record()
+    torch.cuda.synchronize()
+    times = [start.elapsed_time(end) for start, end in pairwise(marks)]
+    return times[repeats:]  # those before keep it busy while the host gets ahead
+
+
+def per_variable(counts, dtype, repeats=20):
+    """Forward and backward by the number of variables: sustained, and all at the same clock.
+
+    A graph holds as many passes as make up for fewer variables. For the same clock graphs take
+    turns, with pauses in which the card does not get to its power limit.
     """
     graphs, passes = {}, {}
     for variables in counts:
         run = both_ways((32, variables, 256, 64, 16), dtype)
         passes[variables] = round(max(counts) / variables)
         graphs[variables] = as_graph(run, passes[variables])
+    busy = {variables: sustained(graphs[variables], repeats=repeats) for variables in counts}
     found = {variables: [] for variables in counts}
     for _ in range(repeats):
         for variables in counts:
             found[variables] += timed(graphs[variables], 1)["all_ms"]
     for variables, times in found.items():
-        median = sorted(times)[repeats // 2] / passes[variables]
-        result = {"median_ms": median, "passes": passes[variables], "all_ms": times}
-        yield variables, result | {"us_per_variable": median / variables * 1e3}
+        median, of_busy = (
+            sorted(all_ms)[repeats // 2] / passes[variables] for all_ms in (times, busy[variables])
+        )
+        result = {
+            "median_ms": median,
+            "passes": passes[variables],
+            "us_per_variable": median / variables * 1e3,
+            "sustained_us_per_variable": of_busy / variables * 1e3,
+            "all_ms": times,
+            "sustained_all_ms": busy[variables],
+        }
+        yield variables, result
 
 
 def kernel_times(sizes, dtype, coupling="none", repeats=5):
@@ -377,7 +408,8 @@ def measurements():
 
 def in_words(name, result):
     if "median_ms" in result:
-        rest = {k: round(v, 3) for k, v in result.items() if k not in ("median_ms", "all_ms")}
+        rest = {k: round(v, 3) for k, v in result.items() if not isinstance(v, list)}
+        del rest["median_ms"]
         return f"{name}: {result['median_ms']:.4f} ms {rest or ''}"
     if name.startswith("errors"):
         worst = max(result, key=lambda key: result[key])
