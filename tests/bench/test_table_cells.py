@@ -326,6 +326,14 @@ def test_the_paper_scores_a_moment_by_its_squared_error_and_fair_as_the_detector
     np.testing.assert_allclose(squared, expected)
     # The variable with the largest numbers matters most, as it would not to the detector.
     assert np.corrcoef(squared, each[:, 1])[0, 1] > 0.9 > np.corrcoef(own, each[:, 1])[0, 1]
+    # What stood still is told to stay, in units of the rows.
+    still = np.column_stack([rows, np.full(200, 3.0)])
+    model = Detector(20, preset="tiny", epochs=0, verbose=False).fit(still)
+    expected = squared_error(model)(still)
+    still[50, 3] = 5.0
+    difference = squared_error(model)(still) - expected
+    assert difference[50] == pytest.approx(2.0**2 / 4)
+    assert not np.delete(difference, 50).any()
     told = [anomaly_table.cell("MSL", "orderless", p, (0,)).settings for p in ("fair", "paper")]
     assert ["score" in one for one in told] == [False, True]
 

@@ -2,11 +2,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from orderless import Detector, load
+from orderless.data import read_panel
 from orderless.data.simulate import faulty_plant, plant
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
 from orderless.estimators.detection_task import neighbours
+from orderless.estimators.pictures import draw_anomalies
 from orderless.metrics import auc_pr
 
 TRAIN, TEST, LABELS, NAMES = faulty_plant(0, sensors=5, train_steps=600, test_steps=300, faults=4)
@@ -226,3 +231,182 @@ def test_a_threshold_needs_readings_in_the_part_it_comes_from():
     silent[400:] = np.nan
     with pytest.raises(DataError, match="find the threshold"):
         quick().fit(silent)
+
+
+STILL = {"dew": 1013.25, "flag": 0.0, "leak": 3e-6, "odometer": 1e8 + 1, "sink": -7.0}
+several, few = settings(max_examples=15), settings(max_examples=5)
+away = st.floats(2e-6, 1e6) | st.floats(-1e6, -2e-6)
+
+
+def beside_still(values, **readings) -> pd.DataFrame:
+    """Sensors that move, and some that stand still but for these readings."""
+    frame = pd.DataFrame(values[:, :3], columns=NAMES[:3])
+    return frame.assign(**(STILL | readings))
+
+
+def at(constant: float, moment: int, reading: float, steps: int = 300) -> np.ndarray:
+    """A constant, and one reading that is not it."""
+    readings = np.full(steps, constant)
+    readings[moment] = reading
+    return readings
+
+
+@pytest.fixture(scope="module")
+def watching() -> Detector:
+    return quick(epochs=2, training={"learning_rate": 0.01, "steps_per_epoch": 20}).fit(
+        beside_still(TRAIN)
+    )
+
+
+@several
+@given(name=st.sampled_from(sorted(STILL)), share=away, moment=st.integers(0, 299))
+def test_any_move_of_what_stood_still_rings_and_is_blamed(watching, name, share, moment):
+    reading = STILL[name] + share * (abs(STILL[name]) or 1e-9)
+    moved = beside_still(TEST, **{name: at(STILL[name], moment, reading)})
+    assert watching.predict(moved)["anomaly"][moment]
+    each = watching.score(moved, per_variable=True)[[*NAMES[:3], *STILL]]
+    assert each.loc[moment].idxmax() == name
+    # The others are what they were, to the bit.
+    each[name] = 0.0
+    expected = watching.score(beside_still(TEST), per_variable=True)[each.columns]
+    pd.testing.assert_frame_equal(each, expected, check_exact=True)
+
+
+def test_a_small_move_in_a_tiny_unit_rings(watching):
+    moved = beside_still(TEST, leak=at(3e-6, 50, 9e-6))
+    assert watching.predict(moved)["anomaly"][50]
+    assert not watching.predict(moved.assign(leak=3e-6))["anomaly"][50]
+
+
+@few
+@given(
+    constant=st.floats(1e-30, 1e30) | st.floats(-1e30, -1e-30),
+    rounding=arrays(float, 300, elements=st.floats(-4e-7, 4e-7)),
+)
+def test_rounding_of_what_stood_still_is_nothing(constant, rounding):
+    model = quick().fit(beside_still(TRAIN, dew=constant))
+    for readings in (constant * (1 + rounding), np.full(300, constant, np.float32)):
+        rounded = beside_still(TEST, dew=readings)
+        assert (model.score(rounded, per_variable=True)["dew"] == 0.0).all()
+        expected = model.score(beside_still(TEST, dew=constant))["score"]
+        np.testing.assert_array_equal(model.score(rounded)["score"], expected)
+
+
+@few
+@given(
+    powers=arrays(int, 8, elements=st.integers(-60, 60)),
+    shares=arrays(float, 5, elements=away),
+    decimal=st.sampled_from([1e-9, 1e9]),
+)
+def test_scores_are_the_same_in_every_unit(powers, shares, decimal):
+    moves = {
+        name: at(constant, 20 * number, constant + share * (abs(constant) or 1.0))
+        for number, ((name, constant), share) in enumerate(zip(STILL.items(), shares, strict=True))
+    }
+    train, test = beside_still(TRAIN), beside_still(TEST, **moves)
+    plain = quick().fit(train)
+    score, alarm = plain.score(test, per_variable=True), plain.predict(test)["anomaly"]
+    exact = quick().fit(train * 2.0**powers)
+    pd.testing.assert_frame_equal(exact.score(test * 2.0**powers, per_variable=True), score)
+    rounded = quick().fit(train * decimal)
+    other = rounded.score(test * decimal, per_variable=True)
+    np.testing.assert_allclose(other[[*STILL]], score[[*STILL]], rtol=1e-5)
+    np.testing.assert_allclose(other[NAMES[:3]], score[NAMES[:3]], rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(rounded.predict(test * decimal)["anomaly"], alarm)
+    assert alarm[::20][:5].all()
+
+
+@several
+@given(begin=st.integers(0, 299), steps=st.integers(1, 50), shares=arrays(float, 5, elements=away))
+def test_what_stood_still_scores_the_same_in_any_company(watching, begin, steps, shares):
+    constants = np.array(list(STILL.values()))
+    moved = beside_still(TEST)
+    moved.loc[begin::7, [*STILL]] = constants + shares * np.where(constants, abs(constants), 1.0)
+    expected = watching.score(moved, per_variable=True)[[*STILL]]
+    part = moved.iloc[begin : begin + steps].reset_index(drop=True)
+    alone = watching.score(part, per_variable=True)[[*STILL]]
+    np.testing.assert_array_equal(alone, expected.iloc[begin : begin + steps])
+    np.testing.assert_array_equal(watching.score(moved[[*STILL]], per_variable=True), expected)
+    shuffled = watching.score(moved[moved.columns[::-1]], per_variable=True)
+    np.testing.assert_array_equal(shuffled[[*STILL]], expected)
+    assert (alone.iloc[0] > 0).all()
+    assert watching.predict(part)["anomaly"][0]
+
+
+@several
+@given(glitch=st.floats(1.0, 1e300), share=away)
+def test_one_glitch_hides_no_smaller_move(watching, glitch, share):
+    dew = at(1013.25, 200, 1013.25 * (1 + share))
+    small = beside_still(TEST, dew=dew)
+    both = beside_still(TEST, dew=np.where(np.arange(300) == 100, glitch + 1014.0, dew))
+    quiet = np.arange(300) != 100
+    np.testing.assert_array_equal(
+        watching.score(both)["score"][quiet], watching.score(small)["score"][quiet]
+    )
+    assert watching.predict(both)["anomaly"][[100, 200]].all()
+
+
+def test_what_stood_still_does_not_count_while_it_does_or_is_missing(watching, tmp_path):
+    test = beside_still(TEST)
+    gone = test.copy()
+    gone.loc[50:60, [*STILL]] = np.nan
+    for frame in (test, gone):
+        each = watching.score(frame, per_variable=True)
+        np.testing.assert_allclose(watching.score(frame)["score"], each[NAMES[:3]].mean(axis=1))
+    assert each.loc[50:60, [*STILL]].isna().all(axis=None)
+    assert (watching.score(test[[*STILL]])["score"] == 0.0).all()
+    assert not watching.predict(test[[*STILL]])["anomaly"].any()
+    watching.save(tmp_path)
+    moved = beside_still(TEST, leak=at(3e-6, 50, 9e-6))
+    pd.testing.assert_frame_equal(load(tmp_path).score(moved), watching.score(moved))
+
+
+def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
+    still = np.tile([5.0, 0.0], (100, 1))
+    model = quick().fit(still)
+    assert not model.predict(still).any()
+    draw_anomalies(model, read_panel(still), tmp_path / "still.png")
+    still[40, 1] = 1e-12
+    assert model.predict(still).nonzero()[0].tolist() == [40]
+
+
+def test_what_stood_still_in_each_group_has_a_constant_of_its_own():
+    both = pd.concat([beside_still(TRAIN[:300]), beside_still(TRAIN[300:], flag=4.0)])
+    data = both.assign(unit=np.repeat(["a", "b"], 300))
+    model = quick().fit(data, group="unit")
+    assert not model.score(data, per_variable=True)[[*STILL]].any(axis=None)
+    swapped = data.assign(unit=np.repeat(["b", "a"], 300))
+    each = model.score(swapped, per_variable=True)
+    assert (each["flag"] > 0).all()
+    assert not each["leak"].any()
+    # A new group is on the level that it has: there only what leaves that has moved.
+    new = beside_still(TEST, flag=at(9.0, 50, 9.1)).assign(unit="c")
+    assert model.score(new, per_variable=True)["flag"].to_numpy().nonzero()[0].tolist() == [50]
+    # One that moves in another group has the spread it has there.
+    moving = data.assign(flag=np.where(data["unit"] == "a", 0.0, np.resize([0.0, 1.0], 600)))
+    model = quick().fit(moving, group="unit")
+    ahead = beside_still(TEST, flag=at(0.0, 50, 1e-3)).assign(unit="a")
+    assert not model.predict(ahead)["anomaly"][50]
+
+
+def test_a_single_reading_or_none_in_fit_does_not_make_a_sensor_one_that_stood_still():
+    once = beside_still(TRAIN, dew=at(np.nan, 7, 5.0, steps=600), leak=np.nan)
+    model = quick().fit(once)
+    waves = beside_still(TEST, dew=1e3 * TEST[:, 3], leak=1e-9 * TEST[:, 4])
+    each = model.score(waves, per_variable=True)
+    assert each[["dew", "leak"]].median().max() < 10
+    still = model.score(waves.assign(leak=1e20 + 1e5 * np.arange(300) % 2), per_variable=True)
+    assert still["leak"].max() < 10
+
+
+def test_models_that_were_saved_before_answer_as_before(watching):
+    facts, tensors = watching._fitted_state()
+    del facts["marked"]
+    old = quick()
+    old._restore(facts, tensors)
+    scores = [
+        old.score(beside_still(TEST, flag=at(0.0, 50, size)), per_variable=True)["flag"][50]
+        for size in (0.0, 1e-3, 10.0)
+    ]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=0.2)
+    assert scores[2] > 100 * scores[1]

@@ -37,6 +37,7 @@ from orderless.estimators.preparation import (
     learn_levels,
     learn_scales,
     prepare,
+    stood_still,
 )
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
@@ -58,10 +59,13 @@ class Detector(Estimator):
 
     Stretches of the data are hidden and told from the rest, of the same variable and of the
     others; the score of an entry is the squared error of that, in units of what is usual for the
-    variable. The threshold comes from held-out training data, never from the data that is scored.
-    Where fewer variables are observed than were usual then, errors are larger and vary more: scores
-    of such moments are lowered, as much as they were higher on groups of so many variables, so that
-    one threshold holds for all.
+    variable. One that stood still in `fit` is told to stay: it counts as 10 spreads off where it
+    left its constant by more than a millionth of it, and not at all elsewhere.
+
+    The threshold comes from held-out training data, never from the data that is scored. Where fewer
+    variables are observed than were usual then, errors are larger and vary more: scores of such
+    moments are lowered, as much as they were higher on groups of so many variables, so that one
+    threshold holds for all.
 
     **Main parameters**
     - context: time steps in a window; 96 or a quarter of the training data if None.
@@ -76,7 +80,9 @@ class Detector(Estimator):
     `history_`, `report_`, `seed_`.
     """
 
-    factors_: Sequence[tuple[int, float]] = ()  # the first models had none
+    # The first models had none, and took what stood still in its own unit.
+    factors_: Sequence[tuple[int, float]] = ()
+    marked_ = False
 
     def __init__(
         self,
@@ -136,7 +142,11 @@ class Detector(Estimator):
         _check_part(panel, usual, "find the threshold")
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
-        self.scales_ = learn_scales(panel, ends)
+        # A single reading does not tell that a variable stands still: it counts as a new one.
+        again = _read_twice(panel, ends)
+        scales = learn_scales(panel, ends)
+        self.scales_ = {name: pair for name, pair in scales.items() if name in again}
+        self.marked_ = True
         several = panel.form.group is not None or len(panel.systems) > 1
         self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
@@ -208,7 +218,7 @@ class Detector(Estimator):
         One that has no name among several, or that `fit` did not see, is centred by itself.
         """
         if self.levels_ is None:
-            return [prepare(system, self.scales_) for system in panel.systems]
+            return [prepare(one, self.scales_, marked=self.marked_) for one in panel.systems]
         if panel.form.group is not None:
             levels = [self.levels_.get(key_of(system), {}) for system in panel.systems]
         else:
@@ -216,7 +226,7 @@ class Detector(Estimator):
             only = next(iter(self.levels_.values())) if len(self.levels_) == 1 else {}
             levels = [only] * len(panel.systems)
         return [
-            prepare(system, self.scales_, levels=own)
+            prepare(system, self.scales_, levels=own, marked=self.marked_)
             for system, own in zip(panel.systems, levels, strict=True)
         ]
 
@@ -230,14 +240,20 @@ class Detector(Estimator):
                 known.setdefault(name, []).append(row[np.isfinite(row)])
         means = {name: np.concatenate(rows) for name, rows in sorted(known.items())}
         usual = {name: float(rows.mean()) for name, rows in means.items() if len(rows)}
-        overall = float(np.mean(list(usual.values()))) if usual else 1.0
+        # Of those that move: what stands still has no error, which is not usual for a new one.
+        errors = np.array(list(usual.values()))[self._moving(list(usual))]
+        overall = float(errors.mean()) if len(errors) else 1.0
         # A variable that can be told almost exactly would ring at every rounding error.
         floor = max(1e-3 * overall, 1e-12)
         self.usual_ = {name: max(value, floor) for name, value in usual.items()}
         self.usual_[""] = max(overall, floor)
         each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
-        self.factors_ = self._calibrate_groups(systems, begins, each)
-        self.threshold_ = self._find_threshold(self._combine_each(each, systems))
+        held_out = [
+            _pick(one, np.arange(len(one.names)), begin)
+            for one, begin in zip(systems, begins, strict=True)
+        ]
+        self.factors_ = self._calibrate_groups(held_out, each)
+        self.threshold_ = self._find_threshold(self._combine_each(each, held_out))
 
     def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
         """What the asked share of moments lies above; 0 if there are none."""
@@ -247,7 +263,7 @@ class Detector(Estimator):
         return float(np.quantile(known, 1 - self.contamination, method="higher"))
 
     def _calibrate_groups(
-        self, systems: Sequence[Prepared], begins: Sequence[int], each: Sequence[np.ndarray]
+        self, systems: Sequence[Prepared], each: Sequence[np.ndarray]
     ) -> list[tuple[int, float]]:
         """What brings scores of so many variables to the threshold of the usual number of them.
 
@@ -260,18 +276,19 @@ class Detector(Estimator):
         if not seen.any():
             return []
         usual = int(np.median(seen[seen > 0]))
-        whole = [_over_variables(one)[n >= usual] for one, n in zip(each, counts, strict=True)]
+        means = _over_variables(each, systems)
+        whole = [one[n >= usual] for one, n in zip(means, counts, strict=True)]
         at_usual = self._find_threshold(whole)
         random = np.random.default_rng(self.seed_)
         orders = [random.permutation(np.flatnonzero(rows)) for rows in moving]
         factors = [(usual, 1.0)]
         for size in reversed([2**k for k in range(usual.bit_length()) if 2**k < usual]):
             groups = [
-                _pick(one, np.union1d(order[at : at + size], np.flatnonzero(~rows)), begin)
-                for one, order, rows, begin in zip(systems, orders, moving, begins, strict=True)
+                _pick(one, np.union1d(order[at : at + size], np.flatnonzero(~rows)))
+                for one, order, rows in zip(systems, orders, moving, strict=True)
                 for at in range(0, _most_groups(rows, size) * size, size)
             ]
-            found = self._find_threshold([_over_variables(one) for one in self._score(groups)])
+            found = self._find_threshold(_over_variables(self._score(groups), groups))
             # Fewer variables never make a moment odder: that would be chance.
             ratio = at_usual / found if min(at_usual, found) > 0 else 1.0
             factors.insert(0, (size, min(factors[0][1], ratio)))
@@ -279,21 +296,22 @@ class Detector(Estimator):
 
     def _moving(self, names: Sequence[str]) -> np.ndarray:
         """Which variables did not stand still in `fit`."""
-        return np.array([self.scales_.get(name, (0.0, 1.0))[1] > 0 for name in names])
+        return ~stood_still(names, self.scales_)
 
     def _combine_each(
         self, scores: Sequence[np.ndarray], systems: Sequence[Prepared]
     ) -> list[np.ndarray]:
         """Scores [variable, time] of systems as one a moment, to be compared with the threshold."""
+        means = _over_variables(scores, systems)
         if not self.factors_:
-            return [_over_variables(one) for one in scores]
+            return means
         sizes, factors = np.array(self.factors_).T
         combined = []
-        for one, system in zip(scores, systems, strict=True):
+        for one, system, mean in zip(scores, systems, means, strict=True):
             count = np.maximum(np.isfinite(one[self._moving(system.names)]).sum(0), 1)
             # In between, by logarithms; a factor of 1 stays 1, to the bit.
             factor = np.exp(np.interp(np.log(count), np.log(sizes), np.log(factors)))
-            combined.append(_over_variables(one) * factor)
+            combined.append(mean * factor)
         return combined
 
     def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
@@ -308,11 +326,13 @@ class Detector(Estimator):
                 error = torch.where(observed, (values - rebuilt).square(), torch.nan)
                 blocks.append(error.cpu().numpy())
         widest = scores_over_time(np.concatenate(blocks), windows.numpy(), lengths)
-        return [
-            one[: len(system.names)]
-            / np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])[:, None]
-            for one, system in zip(widest, systems, strict=True)
-        ]
+        scores = []
+        for one, system in zip(widest, systems, strict=True):
+            usual = np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])
+            # What stood still needs no network: beside others, and in any window, it is the same.
+            error = np.where(np.isnan(system.moves), one[: len(usual)], system.moves**2)
+            scores.append(error / usual[:, None])
+        return scores
 
     @torch.inference_mode()
     def _write_report(self, panel: Panel, task: DetectionTask, outcome: Outcome) -> None:
@@ -345,14 +365,15 @@ class Detector(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "threshold": self.threshold_, "usual": self.usual_}
-        facts |= {"levels": self.levels_, "factors": self.factors_}
+        facts |= {"levels": self.levels_, "factors": self.factors_, "marked": self.marked_}
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
         self.usual_ = facts["usual"]
-        self.levels_ = facts.get("levels")  # the first models were saved without these two
+        self.levels_ = facts.get("levels")  # the first models were saved without these three
         self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
+        self.marked_ = facts.get("marked", False)
         super()._restore(facts, tensors)
 
 
@@ -366,13 +387,22 @@ def _check_part(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) ->
         )
 
 
+def _read_twice(panel: Panel, ends: Sequence[int]) -> set[str]:
+    """Variables with two readings or more within the first `ends` time steps of a system."""
+    return {
+        system.variables[row]
+        for system, end in zip(panel.systems, ends, strict=True)
+        for row in np.flatnonzero(system.observed[:, :end].sum(-1) > 1).tolist()
+    }
+
+
 def _most_groups(moving: np.ndarray, size: int) -> int:
     """How many groups of a size are scored: together a few times what all variables are."""
     several = 4 * len(moving) // (size + int((~moving).sum()))
     return min(int(moving.sum()) // size, MOST_GROUPS, max(1, several))
 
 
-def _pick(one: Prepared, rows: np.ndarray, begin: int) -> Prepared:
+def _pick(one: Prepared, rows: np.ndarray, begin: int = 0) -> Prepared:
     """Some variables of a system, from some time on."""
     return Prepared(
         names=tuple(one.names[row] for row in rows),
@@ -381,6 +411,7 @@ def _pick(one: Prepared, rows: np.ndarray, begin: int) -> Prepared:
         scaler=Scaler(one.scaler.mean[rows], one.scaler.scale[rows]),
         still=one.still[rows],
         restore=np.arange(len(rows)),
+        moves=one.moves[rows, begin:],
     )
 
 
@@ -388,9 +419,17 @@ def _series(systems: Sequence[Prepared]) -> Series:
     return Series.from_arrays([one.values for one in systems], [one.observed for one in systems])
 
 
-def _over_variables(scores: np.ndarray) -> np.ndarray:
-    """The mean over the variables observed at each time; NaN where none is."""
-    known = np.isfinite(scores)
-    total = np.where(known, scores, 0.0).sum(0)
-    count = known.sum(0)
-    return np.divide(total, count, out=np.full(scores.shape[1], np.nan), where=count > 0)
+def _over_variables(scores: Sequence[np.ndarray], systems: Sequence[Prepared]) -> list[np.ndarray]:
+    """The mean over the variables observed at each time of each system; NaN where none is.
+
+    One that stood still in `fit` counts where it moved: elsewhere it would lower the mean, and
+    whether it is observed would make a difference to the others.
+    """
+    means = []
+    for one, system in zip(scores, systems, strict=True):
+        known = np.isfinite(one)
+        counted = known & (system.moves != 0)
+        total = np.where(counted, one, 0.0).sum(0)
+        mean = total / np.maximum(counted.sum(0), 1)
+        means.append(np.where(known.any(0), mean, np.nan))
+    return means

@@ -179,7 +179,8 @@ def draw_blame(
     top.plot(places, score, color=PAST, lw=1.0, label="score (1 is usual)")
     top.axhline(threshold, color=ALARM, lw=1.0, ls="--", label=f"threshold {threshold:.3g}")
     top.plot(places[alarm], score[alarm], ".", color=ALARM, ms=4, label="alarm")
-    top.set_yscale("log")
+    if (score > 0).any():  # all are 0 where nothing moved, in `fit` nor since
+        top.set_yscale("log")
     top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False, fontsize=9)
     top.set_title(
         f"Anomaly score{whose}: {int(alarm.sum())} of {len(score)} moments above the threshold",

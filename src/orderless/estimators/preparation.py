@@ -25,6 +25,11 @@ FAR = 1e3
 FARTHEST = 1e8
 """Spreads from the mean beyond which all values are the same to a network: squares of larger ones
 would soon leave float32."""
+MOVED = 1e-6
+"""Share of its constant that a variable which stood still must leave it by to have moved: more than
+a reading is rounded by in float32 (6e-8), in any unit. What was 0 has moved where it is not."""
+MOVE = 10.0
+"""Spreads that such a move counts as, whatever its size: there is no spread to measure it in."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Prepared:
 
     `still` [variable]: which changed neither in what `fit` saw nor in the look-back; of those that
     it did not see, which never changed.
+    `moves` [variable, time]: of those that stood still in `fit`, how many spreads they are off: 0
+    or `MOVE`. NaN for others, and where nothing was observed.
     """
 
     names: tuple[str, ...]
@@ -41,6 +48,7 @@ class Prepared:
     scaler: Scaler
     still: np.ndarray
     restore: np.ndarray
+    moves: np.ndarray
 
 
 def check_observed(panel: Panel) -> None:
@@ -57,6 +65,7 @@ def prepare(
     end: int | None = None,
     levels: Mapping[str, float] | None = None,
     shared: bool = False,
+    marked: bool = False,
 ) -> Prepared:
     """The first `end` time steps of a system, and of them the last `last`, ready for a network.
 
@@ -71,6 +80,8 @@ def prepare(
 
     levels: the means of this system, where systems have their own; others are those at hand.
     shared: all variables have the scale of the empty name, see `share_scale`.
+    marked: where one that stood still in `fit` is off its constant is told by `moves`. To the
+    network it stands still for ever: it has learned nothing else of it.
     """
     order, restore = canonical_order(system.variables)
     names = tuple(system.variables[i] for i in order)
@@ -78,13 +89,19 @@ def prepare(
     if shared:
         scales = dict.fromkeys(names, scales[""])
     elif levels is not None:
-        scales = _on_levels(scales, levels, names, values, observed)
+        scales = _on_levels(scales, levels, names, values, observed, marked)
     scaler = _scaler(names, values, observed, scales, last)
     still = _still(names, values, observed, scales, last)
     if last is not None:
         values, observed = values[:, -last:], observed[:, -last:]
     scaled = np.clip(scaler.apply(values), -FARTHEST, FARTHEST)
-    return Prepared(names, scaled, observed, scaler, still, restore)
+    moves = np.full(values.shape, np.nan)
+    if marked:
+        stood = stood_still(names, scales)
+        moves[stood] = _moves(values[stood], observed[stood], scaler.mean[stood])
+        # Also a new one that stands still: in large numbers its rounding is large.
+        scaled[stood | still] = 0.0
+    return Prepared(names, scaled, observed, scaler, still, restore, moves)
 
 
 def stack(systems: Sequence[Prepared], context: int) -> tuple[Tensor, Tensor, bool]:
@@ -157,6 +174,11 @@ def key_of(system: System) -> str:
     return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
+def stood_still(names: Sequence[str], scales: Scales) -> np.ndarray:
+    """Which of the variables `fit` saw, and saw no change of."""
+    return np.array([scales.get(name, (0.0, 1.0))[1] == 0.0 for name in names], bool)
+
+
 def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     """One mean and one spread for every variable, known or not: the entry of the empty name.
 
@@ -177,9 +199,17 @@ def _on_levels(
     names: Sequence[str],
     values: np.ndarray,
     observed: np.ndarray,
+    marked: bool,
 ) -> Scales:
-    """The scales around the levels of one system, or around what is at hand."""
+    """The scales around the levels of one system, or around what is at hand.
+
+    If `marked`, that is the middle reading of those that stood still: once they move, their mean
+    is where they never were.
+    """
     at_hand = mean_and_spread(values, observed)[0][:, 0].tolist()
+    for row in np.flatnonzero(marked & observed.any(-1) & stood_still(names, scales)).tolist():
+        readings = np.sort(values[row, observed[row]])
+        at_hand[row] = float(readings[(len(readings) - 1) // 2])
     return {
         name: (levels.get(name, mean), scales[name][1])
         for name, mean in zip(names, at_hand, strict=True)
@@ -243,6 +273,12 @@ def _still(
     never_moved = _unchanged(values, observed) & (observed.sum(-1) > 1)
     now = _unchanged(values[:, recent], observed[:, recent])
     return still & np.where(seen_in_fit, now, never_moved)
+
+
+def _moves(values: np.ndarray, observed: np.ndarray, constant: np.ndarray) -> np.ndarray:
+    """`Prepared.moves` of variables that stood still, by their constants [variable, 1]."""
+    moved = np.abs(values - constant) > MOVED * np.abs(constant)
+    return np.where(observed, np.where(moved, MOVE, 0.0), np.nan)
 
 
 def _unchanged(values: np.ndarray, observed: np.ndarray) -> np.ndarray:

@@ -35,11 +35,19 @@ def own_score(model: Detector) -> Score:
 
 
 def squared_error(model: Detector) -> Score:
-    """The squared error of telling a row, the mean over its variables, in units of the rows."""
+    """The squared error of telling a row, the mean over its variables, in units of the rows.
+
+    What stood still in `fit` is told to stay: of that the model says only whether it moved.
+    """
     names = model.variables_in_
-    scales = [model.scales_[name][1] or 1.0 for name in names]
-    units = np.array([model.usual_[name] for name in names]) * np.square(scales)
-    return lambda rows: (np.asarray(model.score(rows, per_variable=True)) * units).mean(1)
+    levels, spreads = np.array([model.scales_[name] for name in names]).T
+    units = np.array([model.usual_[name] for name in names]) * np.square(spreads)
+
+    def score(rows: np.ndarray) -> np.ndarray:
+        told = np.asarray(model.score(rows, per_variable=True)) * units
+        return np.where(spreads > 0, told, np.square(rows - levels)).mean(1)
+
+    return score
 
 
 def random_score(seed: int) -> Score:
