@@ -43,6 +43,14 @@ def test_cases_of_a_ts_file_are_forecast_as_systems(files, forecaster, capsys):
     assert len(rows) == 9 * 6
 
 
+def test_rows_with_gaps_are_forecast_at_the_step_of_fit(files, forecaster, tmp_path, capsys):
+    write_table(read_table(files / "plant.csv")[[0, 3, 9]], tmp_path / "gaps.csv")
+    whole = read_table(files / "plant.csv")["time"].to_list()
+    assert main(["predict", str(forecaster), str(tmp_path / "gaps.csv")]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(",")[0][:13] for row in rows] == [str(one)[:13] for one in whole[10:16]]
+
+
 def test_a_model_of_another_kind_is_refused_with_the_right_verb(files, detector, capsys):
     assert main(["predict", str(detector), str(files / "plant.csv")]) == 2
     assert "holds a Detector" in (said := capsys.readouterr().err)

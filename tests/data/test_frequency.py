@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderless.data import Frequency, infer_frequency, regular_grid
+from orderless.data.frequency import on_step
 from orderless.errors import DataError
 
 STEPS = [
@@ -253,3 +254,63 @@ def test_two_readings_of_an_hour_that_comes_twice_have_places_of_their_own():
     assert frequency == Frequency(3600 * 10**9, "nanoseconds")
     _, positions = regular_grid(times, frequency)
     assert len(set(positions)) == len(times)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("step", ["15min", "1h", "1D", "7D", "MS", "ME", "QE"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_few_time_stamps_lie_on_the_step_of_many(zone, step, data):
+    times = stamps(pd.date_range("2023-01-01", periods=400, freq=step, tz=zone))
+    known = infer_frequency(times, zone)
+    kept = sorted(data.draw(st.sets(st.integers(0, 399), min_size=1, max_size=5)))
+    found = on_step(times[kept], known, zone)
+    assert found is not None
+    assert (found.count, found.unit) == (known.count, known.unit)
+    grid, positions = regular_grid(times[kept], found)
+    assert np.array_equal(positions, np.array(kept) - kept[0])
+    assert np.array_equal(grid, times[kept[0] : kept[-1] + 1])
+    if kept[-1] < 398:
+        assert found.future(times[kept[-1]], 1)[0] == times[kept[-1] + 1]
+
+
+DAY, MONTH = Frequency(24 * 3600 * 10**9, "nanoseconds"), Frequency(1, "months", 31)
+
+
+@pytest.mark.parametrize(
+    ("times", "known"),
+    [
+        (["2026-01-01", "2026-01-01T06:00"], DAY),
+        (["2026-01-01", "2026-01-02T22:00"], DAY),
+        (["2026-01-01", "2026-01-02"], MONTH),
+        (["2026-01-31", "2026-02-28"], Frequency(3, "months", 31)),
+        (["2026-01-01", "2026-01-02"], Frequency(1, "step")),
+        # One in 24 million places would be filled; nobody reads such a grid.
+        (["1970-01-01", "2030-01-01"], Frequency(10**9, "nanoseconds")),
+        (["1700-01-01", "2200-01-01"], DAY),
+    ],
+)
+def test_time_stamps_between_the_steps_do_not_lie_on_them(times, known):
+    assert on_step(np.array(times, "M8[ns]"), known) is None
+
+
+def test_numbers_lie_on_steps_of_numbers_that_they_can_say():
+    assert on_step(np.array([3, 18, 33]), Frequency(5, "step")) == Frequency(5, "step")
+    assert on_step(np.array([0.0, 1.5, 4.5]), Frequency(0.5, "step")) == Frequency(0.5, "step")
+    assert on_step(np.array([0, 3, 9]), Frequency(0.5, "step")) is None
+    assert on_step(np.array([0, 3, 9]), DAY) is None
+    # The mean of a step that jitters.
+    rounded = np.floor(60.05 * np.array([5, 9, 30, 31])).astype(np.int64)
+    assert on_step(rounded, Frequency(60.05, "step")) == Frequency(60.05, "step")
+    # Every time stamp is two steps after the one before but for a little, which adds up.
+    assert on_step(118 * np.arange(20), Frequency(60, "step")) is None
+    assert on_step(np.array([-1.7e308, 1.7e308]), Frequency(0.5, "step")) is None
+
+
+def test_months_begin_on_a_day_of_their_own():
+    middle = np.array(["2026-01-15", "2026-04-15"], "M8[ns]")
+    assert on_step(middle, MONTH) == Frequency(1, "months", 15)
+    # Both are the last of their month, and both are a 30th.
+    thirtieth = np.array(["2026-04-30", "2026-06-30"], "M8[ns]")
+    assert on_step(thirtieth, MONTH) == MONTH
+    assert on_step(thirtieth, Frequency(1, "months", 30)) == Frequency(1, "months", 30)

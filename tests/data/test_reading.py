@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orderless.data import (
+    Frequency,
     Panel,
     read_cases,
     read_labels,
@@ -31,6 +32,8 @@ NAMES = st.text(
 )
 STARTS = ["2024-02-25 23:00", "2024-10-26", "1999-12-31 12:30"]
 STEPS = {"15min": 15 * 60, "1h": 3600, "1D": 86400}
+DAYS = ["2026-01-01", "2026-01-04", "2026-01-10"]
+DAILY, HOURLY = (Frequency(hours * 3600 * 10**9, "nanoseconds") for hours in (24, 1))
 
 
 @st.composite
@@ -118,8 +121,8 @@ def test_a_long_frame_says_the_same_as_the_wide_one(library, table, random):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @settings(max_examples=15)
-@given(first=tables(), second=tables())
-def test_groups_are_read_as_if_each_were_alone(library, first, second):
+@given(first=tables(), second=tables(), known=st.lists(st.sampled_from([DAILY, HOURLY])))
+def test_groups_are_read_as_if_each_were_alone(library, first, second, known):
     parts = []
     for number, (grid, kept, columns, order) in enumerate((first, second)):
         values = next(iter(columns.values()))
@@ -131,13 +134,73 @@ def test_groups_are_read_as_if_each_were_alone(library, first, second):
             "x": np.concatenate([values for _, values, _ in parts]),
         }
     )
-    panel = read_panel(frame, group="plant")
+    panel = read_panel(frame, group="plant", frequencies=known)
     assert [system.name for system in panel.systems] == ["plant 0", "plant 1"]
     for system, (times, values, _) in zip(panel.systems, parts, strict=True):
-        (alone,) = read_panel(LIBRARIES[library]({"when": times, "x": values})).systems
+        data = LIBRARIES[library]({"when": times, "x": values})
+        (alone,) = read_panel(data, frequencies=known).systems
         assert np.array_equal(system.values, alone.values, equal_nan=True)
         assert np.array_equal(system.times, alone.times)
         assert system.frequency == alone.frequency
+
+
+def step_of(times, *known):
+    (system,) = read_panel({"time": times, "x": np.zeros(len(times))}, frequencies=known).systems
+    return system.frequency
+
+
+def test_a_known_step_is_taken_where_it_divides_all_gaps():
+    times = np.array(DAYS, "M8[ns]")
+    panel = read_panel({"time": times, "x": np.arange(3.0)}, frequencies=[DAILY])
+    (system,) = panel.systems
+    assert system.frequency == DAILY
+    assert system.rows.tolist() == [0, 3, 9]
+    assert np.flatnonzero(system.observed[0]).tolist() == [0, 3, 9]
+    assert read_panel(panel, frequencies=[HOURLY]) is panel
+    assert str(step_of(times)) == "3 days"
+    # No step divides all gaps but a small one, which time stamps alone do not tell.
+    uneven = np.array(["2026-01-01", "2026-01-06", "2026-01-13"], "M8[ns]")
+    assert step_of(uneven, DAILY) == DAILY
+    with pytest.raises(DataError, match="not equally spaced"):
+        step_of(uneven, Frequency(2 * DAILY.count, "nanoseconds"))
+    # A single time stamp tells nothing, a known step does.
+    assert step_of(times[:1], DAILY) == DAILY
+    assert step_of(times[:1], Frequency(1, "step")) is None
+    # Of several, the first that fits; but a step of their own that is known is no chance.
+    assert step_of(times, Frequency(1, "step"), DAILY, HOURLY) == DAILY
+    assert str(step_of(times, DAILY, Frequency(3 * DAILY.count, "nanoseconds"))) == "3 days"
+
+
+def test_a_known_step_is_left_where_it_does_not_fit():
+    assert str(step_of(np.array(["2026-01-01T00:00", "2026-01-01T00:15"], "M8[ns]"), HOURLY)) == (
+        "15 minutes"
+    )
+    assert str(step_of(np.array(["2026-01-01", "2026-01-02T12:00"], "M8[ns]"), DAILY)) == "36 hours"
+    assert str(step_of([0, 3, 9], DAILY)) == "3"
+    # Rows that are only counted have no gaps.
+    half = Frequency(0.5, "step")
+    assert str(read_panel(np.zeros((4, 1)), frequencies=[half]).systems[0].frequency) == "1"
+    ranged = pd.DataFrame({"x": [0.0, 1.0]}, index=pd.RangeIndex(0, 10, 5))
+    assert str(read_panel(ranged, frequencies=[Frequency(1, "step")]).systems[0].frequency) == "5"
+
+
+@pytest.mark.parametrize(
+    ("make", "finest"),
+    [
+        (lambda: pl.DataFrame({"time": pl.Series(DAYS).str.to_date(), "x": [1.0, 2, 3]}), DAILY),
+        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.PeriodIndex(DAYS, freq="D")), DAILY),
+        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.DatetimeIndex(DAYS)), HOURLY),
+        (lambda: {"time": [int(one.replace("-", "")) for one in DAYS], "x": [1.0, 2, 3]}, DAILY),
+        (lambda: {"time": DAYS, "x": [1.0, 2, 3]}, HOURLY),
+    ],
+    ids=["dates", "periods", "index", "numbers", "text"],
+)
+def test_a_known_step_is_one_that_the_column_can_say(make, finest):
+    panel = read_panel(make(), frequencies=[HOURLY, DAILY])
+    assert panel.systems[0].frequency == finest
+    forecast = write_forecast(panel, {"": [np.zeros((1, 4))]})
+    times = forecast.index if hasattr(forecast, "index") else forecast["time"]
+    assert len(set(times)) == 4
 
 
 KINDS = [

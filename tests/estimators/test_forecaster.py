@@ -5,6 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from orderless import Forecaster, load
 from orderless.data.simulate import plant
@@ -170,6 +172,39 @@ def test_what_stood_still_in_fit_and_moves_is_forecast_alike_in_every_unit(unit)
     assert (plain["idle-hi-80"] - plain["idle-lo-80"] > 1).all()
     for ending in ("", "-lo-80", "-hi-80"):
         np.testing.assert_allclose(plain["new" + ending], 7.0)
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("level", [0.0, 7.0])
+def test_a_new_sensor_with_a_single_reading_stays_there_and_has_no_interval(unit, level):
+    data = {"a": VALUES[:, 0] * unit, "b": VALUES[:, 1]}
+    model = quick().fit(data)
+    new = np.full(400, np.nan)
+    new[390] = level * unit
+    forecast = model.predict(data | {"new": new}, level=80)
+    assert (forecast["new"] == level * unit).all()
+    assert np.isnan(forecast["new-lo-80"]).all()
+    assert np.isnan(forecast["new-hi-80"]).all()
+    # One that `fit` saw has an interval, and one whose other readings lie before the look-back.
+    early = np.where(np.arange(400) < 200, VALUES[:, 2] * unit, new)
+    once = np.where(np.arange(400) == 390, data["a"], np.nan)
+    seen = model.predict({"a": once, "b": data["b"], "early": early}, level=80)
+    for name in ("a", "early"):
+        assert (seen[f"{name}-hi-80"] > seen[f"{name}-lo-80"]).all()
+
+
+@pytest.mark.parametrize("season", [24, 60])
+def test_a_sensor_whose_unit_nothing_tells_is_nobodys_score(season):
+    model = quick(season=season).fit({"a": VALUES[:, 0], "b": VALUES[:, 1]})
+    data = {"a": VALUES[:, 0], "b": VALUES[:, 1]}
+    # Its second reading comes after the only origin.
+    new = np.where(np.isin(np.arange(400), [380, 396]), 1e9 * np.arange(400), np.nan)
+    silent = np.where(np.arange(400) == 380, 0.0, np.nan)
+    result, plain = (
+        model.backtest(data | {"new": one}, windows=1, level=80) for one in (new, silent)
+    )
+    assert (result.forecast["new"] == 380e9).all()
+    assert result.scores == plain.scores
 
 
 def test_constants_first_seen_in_the_held_out_part_make_no_interval_narrower():
@@ -404,3 +439,78 @@ def test_a_backtest_scores_everybody_on_what_the_model_forecasts():
     assert result.forecast[NAMES[:3]].isna().all(axis=None)
     for name in ("naive", "seasonal naive"):
         assert result.scores[name]["mae"] == pytest.approx(plain[name]["mae"])
+
+
+def shop(name, times):
+    values = np.random.default_rng(len(times)).standard_normal(len(times))
+    return pd.DataFrame({"day": pd.DatetimeIndex(times), "shop": name, "x": values})
+
+
+@pytest.fixture(scope="module")
+def daily() -> Forecaster:
+    """Fitted on daily data, beside a shop too young to tell its step."""
+    young = shop("young", ["2025-01-01", "2025-01-04", "2025-01-10"])
+    shops = [shop(name, pd.date_range("2025-01-01", periods=90)) for name in ("a", "b")]
+    return quick(context=14).fit(pd.concat([young, *shops]), group="shop")
+
+
+SPARSE = ["2026-07-10", "2026-07-13", "2026-07-19"]
+
+
+def test_a_group_with_gaps_is_forecast_at_the_step_of_fit(daily, tmp_path):
+    assert [str(one) for one in daily.frequencies_] == ["1 day"]
+    daily.save(tmp_path)
+    for model in (daily, load(tmp_path)):
+        forecast = model.predict(shop("new", SPARSE))
+        assert list(forecast["day"]) == list(pd.date_range("2026-07-20", periods=6))
+        # The same as with its gaps written out.
+        whole = shop("new", SPARSE).set_index("day")
+        whole = whole.reindex(pd.date_range(SPARSE[0], SPARSE[-1], name="day")).assign(shop="new")
+        pd.testing.assert_frame_equal(forecast, model.predict(whole.reset_index()))
+    assert len(daily.predict(shop("new", SPARSE[:1]))) == 6
+    # A finer step is that of the data, as before.
+    quarters = pd.date_range("2026-07-10", periods=30, freq="15min")
+    ahead = daily.predict(shop("new", quarters))["day"]
+    assert list(ahead) == list(pd.date_range(quarters[-1], periods=7, freq="15min")[1:])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    days=st.sets(st.integers(0, 40), min_size=1, max_size=8),
+    other=st.sampled_from(["15min", "h", "D", "3D", "7D", "MS"]),
+    order=st.booleans(),
+)
+def test_a_group_has_the_same_answer_alone_and_beside_others(daily, days, other, order):
+    one = shop("one", pd.Timestamp("2026-01-01") + pd.to_timedelta(sorted(days), "D"))
+    two = shop("two", pd.date_range("2026-02-01", periods=20, freq=other))
+    both = daily.predict(pd.concat([one, two] if order else [two, one]))
+    for name, alone in (("one", one), ("two", two)):
+        found = both[both["shop"] == name].reset_index(drop=True)
+        expected = daily.predict(alone)
+        assert list(found["day"]) == list(expected["day"])
+        np.testing.assert_allclose(found["x"], expected["x"], rtol=1e-5, atol=1e-5)
+    last = one["day"].iloc[-1]
+    assert list(both[both["shop"] == "one"]["day"]) == list(pd.date_range(last, periods=7)[1:])
+
+
+def test_a_backtest_is_at_the_step_of_fit(daily):
+    days = pd.date_range("2026-01-01", periods=60)[::3]
+    result = daily.backtest(shop("new", days), windows=2)
+    assert sorted(set(result.forecast["day"].diff().dt.days.dropna())) == [1.0]
+
+
+def test_steps_of_several_groups_that_fit_saw_stay():
+    monthly, quarterly = (
+        shop(name, pd.date_range("2000-01-01", periods=90, freq=name)) for name in ("MS", "QS")
+    )
+    model = quick(context=14).fit(pd.concat([quarterly, monthly]), group="shop")
+    assert {str(one) for one in model.frequencies_} == {"1 month", "3 months"}
+    ahead = model.predict(quarterly[-9:])["day"]
+    assert ahead.iloc[0] == quarterly["day"].iloc[-1] + pd.DateOffset(months=3)
+    half = shop("half a year", ["2026-01-01", "2026-07-01"])
+    assert model.predict(half)["day"].iloc[0] == pd.Timestamp("2026-08-01")
+
+
+@pytest.mark.parametrize("data", [WAVES, pd.DataFrame(WAVES), [WAVES, WAVES]])
+def test_rows_that_are_only_counted_have_no_step_to_remember(data):
+    assert quick().fit(data).frequencies_ == ()

@@ -1,6 +1,7 @@
 """Whatever comes in, estimators work as documented or say in words why they cannot."""
 
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -227,29 +228,39 @@ def test_units_do_not_matter(scale, shift):
     np.testing.assert_allclose(other / scale - shift, plain, atol=2e-3)
 
 
-@pytest.fixture
-def torch_in_double_without_gradients():
+@contextmanager
+def torch_in_double():
     torch.set_default_dtype(torch.float64)
-    with torch.no_grad():
+    try:
         yield
-    torch.set_default_dtype(torch.float32)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.usefixtures("torch_in_double_without_gradients")
-@pytest.mark.parametrize("model", [FORECASTER, DETECTOR], ids=["Forecaster", "Detector"])
-def test_what_torch_was_set_to_does_not_matter(model, tmp_path):
+CASES, CLASSES = RANDOM.standard_normal((12, 2, 16)), np.arange(12) % 2
+CLASSIFIER = Classifier(epochs=1, preset="tiny", verbose=False).fit(CASES, CLASSES)
+MODELS = {"Forecaster": FORECASTER, "Detector": DETECTOR, "Classifier": CLASSIFIER}
+
+
+@pytest.mark.parametrize("mode", [torch_in_double, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_torch_was_set_to_does_not_matter(kind, mode, tmp_path):
+    model = MODELS[kind]
+    data, classes = ((CASES,), (CLASSES,)) if kind == "Classifier" else ((FRAME,), ())
+    verb = "predict_proba" if kind == "Classifier" else "predict"
+    expected = getattr(model, verb)(*data)
     model.save(tmp_path)
-    again = load(tmp_path)
-    pd.testing.assert_frame_equal(again.predict(FRAME), model.predict(FRAME), check_exact=True)
-    fitted = clone(model).fit(FRAME)
-    assert len(fitted.history_) == 2
-    assert {tensor.dtype for tensor in fitted.network_.parameters()} == {torch.float32}
-    assert fitted.predict(FRAME).notna().all(axis=None)
-
-
-@pytest.mark.usefixtures("torch_in_double_without_gradients")
-def test_a_classifier_is_in_single_precision_too():
-    cases = np.random.default_rng(0).standard_normal((12, 2, 16))
-    model = Classifier(epochs=1, preset="tiny", verbose=False).fit(cases, np.arange(12) % 2)
-    assert set(model.predict(cases)) <= {0, 1}
-    assert {tensor.dtype for tensor in model.network_.parameters()} == {torch.float32}
+    with mode():
+        again, fitted = load(tmp_path), clone(model).fit(*data, *classes)
+        answers = [getattr(one, verb)(*data) for one in (again, fitted)]
+    for one, answer in zip((again, fitted), answers, strict=True):
+        np.testing.assert_array_equal(answer, expected)
+        np.testing.assert_array_equal(getattr(one, verb)(*data), expected)
+        for name, weights in model.network_.state_dict().items():
+            found = one.network_.state_dict()[name]
+            assert found.dtype == weights.dtype
+            assert torch.equal(found, weights)
+    # Trained in one mode, trained again in another.
+    again.fit(*data, *classes)
+    np.testing.assert_array_equal(getattr(again, verb)(*data), expected)

@@ -94,7 +94,7 @@ def test_a_model_of_the_first_files_is_read(kind, tmp_path):
     model, verb, data = FITTED[kind]
     model.save(tmp_path)
     config = json.loads((tmp_path / CONFIG).read_text())
-    for fact in ("horizon", "quantiles", "names", "calibration_errors", "factors"):
+    for fact in ("horizon", "quantiles", "names", "calibration_errors", "factors", "frequencies"):
         config["fitted"].pop(fact, None)
     seal(config, tmp_path)
     np.testing.assert_array_equal(getattr(load(tmp_path), verb)(data), getattr(model, verb)(data))
@@ -187,7 +187,15 @@ def test_a_forged_config_with_a_good_checksum_is_refused_too(folder, change):
         load(folder)
 
 
-@pytest.mark.parametrize("change", [{"scales": {"v0": [0, "x"]}}, {"columns": {"nonsense": "x"}}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scales": {"v0": [0, "x"]}},
+        {"columns": {"nonsense": "x"}},
+        {"frequencies": [{"count": 0, "unit": "step"}]},
+        {"frequencies": [{"count": 1, "unit": "moons"}]},
+    ],
+)
 def test_forged_facts_with_a_good_checksum_are_refused_when_loading(folder, change):
     config = json.loads((folder / CONFIG).read_text())
     test_a_forged_config_with_a_good_checksum_is_refused_too(

@@ -38,7 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
     check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
-    panel = read_panel(table, **{**model.columns_, **columns})
+    columns = {**model.columns_, **columns}
+    panel = read_panel(table, **columns, frequencies=model.frequencies_)
     result = model.backtest(panel, arguments.windows, step=arguments.step, level=arguments.level)
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)

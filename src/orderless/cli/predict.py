@@ -39,7 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
-    panel = read_panel(table, **{**model.columns_, **columns})
+    columns = {**model.columns_, **columns}
+    panel = read_panel(table, **columns, frequencies=model.frequencies_)
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
     try:
         if arguments.plot is not None:

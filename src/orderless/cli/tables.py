@@ -8,7 +8,7 @@ from typing import Any
 CASE = "case"
 
 
-def open_series(path: Path, columns: dict[str, str]) -> tuple[Any, dict[str, str]]:
+def open_series(path: Path, columns: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The table in a file, and its columns; the cases of a .ts file are independent systems."""
     from orderless.data import read_table
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from orderless.data.panel import Form, TimeForm
 from orderless.data.timestamps import (
+    can_say,
     is_missing,
     is_time_name,
     parse_objects,
@@ -385,6 +386,17 @@ def _cast(series: nw.Series, dtype: Any) -> nw.Series:
     if dtype is None or dtype in (nw.Object, series.dtype):
         return series
     return series.cast(dtype)
+
+
+def can_hold(form: TimeForm, times: np.ndarray) -> bool:
+    """Whether a column of the input's type can say these time stamps; text can say any."""
+    if form.period is not None:
+        return np.array_equal(pandas_index(times, form).to_timestamp().to_numpy(), times)
+    if form.kind == "number":
+        return form.pattern is None or can_say(form.pattern, times)
+    unit = form.dtype if form.index else getattr(form.dtype, "time_unit", None)
+    unit = "D" if form.kind == "date" else unit or "ns"
+    return np.array_equal(times.astype(f"{times.dtype.kind}8[{unit}]"), times)
 
 
 def pandas_index(times: np.ndarray, form: TimeForm) -> Any:

@@ -1,7 +1,7 @@
 """The step of a time axis: found from time stamps, used to fill gaps and to name the future."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,6 +17,10 @@ NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
 HOUR = 3_600_000_000_000
+# Only a step of about a day or more can follow the calendar of a zone instead of the clock.
+SHORTEST_ON_CALENDAR = 20 * HOUR
+# The units of a step, and of which kinds (as NumPy calls them) are the time stamps that have it.
+UNITS = {"step": "if", "nanoseconds": "mM", "months": "M"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ class Frequency:
             if self.count % round(size * HOUR) == 0:
                 return _counted(self.count / (size * HOUR), word)
         return f"{self.count / 1e9:g} seconds"
+
+    def is_like(self, other: "Frequency") -> bool:
+        """Whether both are the same but for jitter, wherever they begin and in whichever zone."""
+        alike = abs(self.count - other.count) <= TOLERANCE * other.count
+        return self.unit == other.unit and alike
 
     def future(self, last: np.generic, horizon: int) -> np.ndarray:
         """The `horizon` time stamps that follow `last`."""
@@ -90,8 +99,7 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
         unit = "nanoseconds" if times.dtype.kind == "m" else "step"
         return Frequency(_regular_step(numbers, times), unit)
     numbers = times.astype(np.int64)
-    # Only a step of about a day or more can follow the calendar of a zone instead of the clock.
-    short = np.median(np.diff(numbers)) < 20 * HOUR
+    short = np.median(np.diff(numbers)) < SHORTEST_ON_CALENDAR
     if short and (time_zone is None or _common_step(np.diff(numbers))[1]):
         return Frequency(_regular_step(numbers, times), "nanoseconds")
     local = _to_wall_clock(times, time_zone)
@@ -105,6 +113,35 @@ def infer_frequency(times: np.ndarray, time_zone: str | None = None) -> Frequenc
         return Frequency(*months, time_zone)
     count = _regular_step(local.astype(np.int64), times)
     return Frequency(count, "nanoseconds", time_zone=time_zone)
+
+
+def on_step(times: np.ndarray, step: Frequency, time_zone: str | None = None) -> Frequency | None:
+    """A known step for other time stamps, where all gaps of `times` are multiples of it; else None.
+
+    It begins where they begin, on the calendar of their own zone. None also where it would leave
+    next to nothing but gaps. A single time stamp lies on every step of its kind.
+    """
+    if times.dtype.kind not in UNITS[step.unit]:
+        return None
+    on_calendar = step.unit == "months" or step.time_zone or step.count >= SHORTEST_ON_CALENDAR
+    zone = time_zone if on_calendar else None
+    local = _to_wall_clock(times, zone)
+    if step.unit == "months":
+        found = _month_step(local, step.anchor) or _month_step(local)
+        if found is None or found[0] % step.count:
+            return None
+        return replace(step, anchor=found[2], time_zone=zone)
+    if times.dtype.kind != "f" and abs(step.count - round(step.count)) > TOLERANCE * step.count:
+        return None
+    numbers = local if step.unit == "step" else local.astype(np.int64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        passed = (numbers - numbers[0]) / step.count
+        places = np.rint(passed)
+        # Also NaN, where numbers are too large to subtract.
+        fits = np.abs(passed - places).max() <= TOLERANCE and (np.diff(places) >= 1).all()
+    if not fits or _mostly_empty(places[-1] + 1, len(times)):
+        return None
+    return replace(step, time_zone=zone)
 
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +160,7 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
     if positions[-1] == len(times) - 1:
         return times, positions
     size = int(positions[-1]) + 1
-    if size > max(LONGEST_EMPTY_GRID, 100 * len(times)):
+    if _mostly_empty(size, len(times)):
         gap = int(np.argmax(np.diff(positions)))
         raise DataError(
             f"A step of {frequency} from {times[0]} to {times[-1]} makes {size:,} time stamps, of "
@@ -135,6 +172,10 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
     # A time stamp that is slightly off the grid stays what it was.
     grid[positions] = times
     return grid, positions
+
+
+def _mostly_empty(size: float, filled: int) -> bool:
+    return size > max(LONGEST_EMPTY_GRID, 100 * filled)
 
 
 def _regular_step(numbers: np.ndarray, times: np.ndarray) -> int | float:
@@ -177,15 +218,16 @@ def _common_step(gaps: np.ndarray) -> tuple[Any, bool]:
     return step, bool(whole and sizes[0] > 0 and not (sizes % step).any())
 
 
-def _month_step(local: np.ndarray) -> tuple[int, str, int] | None:
+def _month_step(local: np.ndarray, anchor: int | None = None) -> tuple[int, str, int] | None:
     """Count, unit and day of the month where all time stamps lie a number of months apart."""
     month = local.astype("datetime64[M]")
     day = (local.astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64) + 1
     clock = local - local.astype("datetime64[D]")
     last = _days_in(month)
-    anchor = 31 if (day == last).all() else int(day.max())
+    if anchor is None:
+        anchor = 31 if (day == last).all() else int(day.max())
     gaps = np.diff(month.astype(np.int64))
-    if (day != np.minimum(anchor, last)).any() or (clock != clock[0]).any() or gaps.min() < 1:
+    if (day != np.minimum(anchor, last)).any() or (clock != clock[0]).any() or (gaps < 1).any():
         return None
     return int(np.gcd.reduce(gaps)), "months", anchor
 

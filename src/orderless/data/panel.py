@@ -36,6 +36,11 @@ class TimeForm:
     pattern: str | None = None
     period: str | None = None
 
+    @property
+    def only_counts(self) -> bool:
+        """Whether rows were counted, by nobody or by an index of numbers without a name."""
+        return self.kind == "none" or (self.kind == "number" and self.index and self.name is None)
+
 
 @dataclass(frozen=True)
 class Form:
@@ -70,7 +75,8 @@ class System:
     variables   a name for each row of `values`, in the order the input had them, no name twice
     times       [time] regular: datetime64[ns] (UTC where a zone was given), timedelta64[ns], int64
                 or float64
-    frequency   the step from one time to the next; None where a single time stamp tells nothing
+    frequency   the step from one time to the next; None where a single time stamp tells nothing,
+                and nobody else did
     rows        [input row] where each row of the system's input lies in `times`
     input_rows  [input row] the number of that row in the whole input
     row_variables   [input row] which variable each row of a long frame holds; None otherwise

@@ -6,7 +6,8 @@ column names to arrays.
 What happens to
   missing values (NaN, None, null, NaT)   they become unobserved entries
   unsorted time stamps                    sorted; scores go back in the order of the input's rows
-  gaps in time                            filled with unobserved entries at the inferred step
+  gaps in time                            filled with unobserved entries at the inferred step, or at
+                                          a known one that is finer and divides all gaps
   duplicate time stamps                   merged where they agree or complete each other, else error
   time zones                              counted in UTC, given back in their zone; text in its
                                           offset, or in UTC where rows have different ones
@@ -22,16 +23,17 @@ What happens to
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from orderless.data.frames import Column, Table, open_table, unmask
-from orderless.data.frequency import Frequency, infer_frequency, regular_grid
+from orderless.data.frames import Column, Table, can_hold, open_table, unmask
+from orderless.data.frequency import Frequency, infer_frequency, on_step, regular_grid
 from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
 from orderless.data.timestamps import is_missing, parse_numbers
@@ -48,6 +50,7 @@ def read_panel(
     variable: Hashable = None,
     value: Hashable = None,
     group: Hashable = None,
+    frequencies: Sequence[Frequency] = (),
 ) -> Panel:
     """Series for forecasting and detection.
 
@@ -61,12 +64,16 @@ def read_panel(
             found by name (`unique_id, ds, y`; `item_id, timestamp, target`; `variable, value`) or,
             in a frame of three columns, by type, where the text is neither a clock nor readings
     group   the column that tells independent systems apart; nothing couples them
+    frequencies     known steps, such as those of `fit`, the likeliest first: time stamps that lie
+            on one of them with gaps are read at that, where their own rows would tell a coarser one
+
+    A panel is given back as it is.
     """
     if isinstance(data, Panel):
         return data
     table = open_table(data)
     if table is not None:
-        return _read_table(table, time, variable, value, group)
+        return _read_table(table, time, variable, value, group, frequencies)
     _no_columns(time=time, variable=variable, value=value, group=group)
     if _is_list_of_arrays(data):
         arrays = [
@@ -167,7 +174,12 @@ def read_labels(labels: Any, cases: int) -> np.ndarray:
 
 
 def _read_table(
-    table: Table, time: Hashable, variable: Hashable, value: Hashable, group: Hashable
+    table: Table,
+    time: Hashable,
+    variable: Hashable,
+    value: Hashable,
+    group: Hashable,
+    frequencies: Sequence[Frequency] = (),
 ) -> Panel:
     roles = assign_roles(table, time, variable, value, group)
     if not table.rows:
@@ -196,6 +208,9 @@ def _read_table(
     else:
         codes, names = None, [one.label for one in roles.variables]
         numbers = _finite(roles.variables)
+    find = partial(
+        _find_frequency, form=time_form, known=() if time_form.only_counts else frequencies
+    )
     systems = []
     for name, rows in groups:
         where = "" if roles.group is None else f"In {roles.group.label} = {name!r}: "
@@ -206,9 +221,8 @@ def _read_table(
             counted = _counted(row_variables)
         variables = tuple(str(names[code]) for code in chosen)
         stamps = counted if times is None else times[rows]
-        zone = time_form.time_zone
         try:
-            system = _system(numbers[:, rows], variables, stamps, zone, row_variables, rows, name)
+            system = _system(numbers[:, rows], variables, stamps, find, row_variables, rows, name)
             systems.append(system)
         except DataError as error:
             raise DataError(where + str(error)) from error
@@ -307,18 +321,50 @@ def _counted(codes: np.ndarray) -> np.ndarray:
     return counted
 
 
+def _find_frequency(
+    times: np.ndarray, form: TimeForm, known: Sequence[Frequency]
+) -> Frequency | None:
+    """The step that the time stamps tell, or a known one on which they lie with more gaps.
+
+    A step of their own that is known too stays: a model may have been fitted at several. Nothing
+    else is asked, so that a series has the same step alone and beside others.
+    """
+    candidates = (
+        step
+        for one in known
+        if (step := on_step(times, one, form.time_zone)) is not None
+        and can_hold(form, step.future(times[-1], 1))
+    )
+    try:
+        own = infer_frequency(times, form.time_zone)
+    except DataError:
+        step = next(candidates, None)
+        if step is None:
+            raise
+        return step
+    if own is None:
+        return next(candidates, None)
+    if any(own.is_like(one) for one in known):
+        return own
+
+    def length(step: Frequency) -> int:
+        return len(regular_grid(times, step)[0])
+
+    return next((step for step in candidates if length(step) > length(own)), own)
+
+
 def _system(
     numbers: np.ndarray,
     variables: tuple[str, ...],
     stamps: np.ndarray,
-    time_zone: str | None,
+    find_frequency: Callable[[np.ndarray], Frequency | None],
     row_variables: np.ndarray | None,
     input_rows: np.ndarray,
     name: Any,
 ) -> System:
     """A system from numbers [variable, row], or [1, row] of the variables `row_variables`."""
     unique, place = np.unique(stamps, return_inverse=True)
-    frequency: Frequency | None = infer_frequency(unique, time_zone)
+    frequency = find_frequency(unique)
     times, positions = (
         (unique, np.array([0])) if frequency is None else regular_grid(unique, frequency)
     )

@@ -10,8 +10,8 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -41,19 +41,36 @@ Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
 
 
+@contextmanager
+def _drawing() -> Iterator[None]:
+    """Alone at torch's generator, and with float32 as its default, which all threads share too.
+
+    In another type it would draw other numbers, and torch's own optimizers count in it.
+    """
+    with GENERATOR:
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(default)
+
+
 def all_or_nothing(
     fit: Callable[Concatenate[Model, Given], Model],
 ) -> Callable[Concatenate[Model, Given], Model]:
     """A `fit` that leaves the estimator as it was when it fails or is stopped.
 
-    Half of it would be worse than nothing: the network of one fit with the scales of another.
+    Half of it would be worse than nothing: the network of one fit with the scales of another. It is
+    never in torch's inference mode, whose tensors cannot be trained.
     """
 
     @wraps(fit)
     def whole(self: Model, /, *args: Given.args, **kwargs: Given.kwargs) -> Model:
         before = dict(vars(self))
         try:
-            return fit(self, *args, **kwargs)
+            with torch.inference_mode(False):
+                return fit(self, *args, **kwargs)
         except BaseException:
             # One assignment, so that a second Ctrl-C cannot stop it halfway.
             self.__dict__ = before
@@ -165,9 +182,9 @@ class Estimator(ABC):
 
     def _draw_network(self, config: NetworkConfig) -> Any:
         """A network in float32 whose random weights follow from the seed alone."""
-        with GENERATOR, torch.random.fork_rng(devices=[]):
+        with _drawing(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
-            return self._build_network(config).float()
+            return self._build_network(config)
 
     def _train(
         self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
@@ -184,7 +201,7 @@ class Estimator(ABC):
         )
         threads = threads_for(settings.batch_size * len(self.variables_in_))
         # Also where the caller has switched gradients off.
-        with GENERATOR, threads, torch.enable_grad():
+        with _drawing(), threads, torch.enable_grad():
             outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history

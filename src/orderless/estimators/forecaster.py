@@ -1,7 +1,9 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
@@ -9,7 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Batch, Panel, Series, read_panel, write_forecast
+from orderless.data import (
+    Batch,
+    Frequency,
+    Panel,
+    Series,
+    System,
+    canonical_order,
+    read_panel,
+    write_forecast,
+)
+from orderless.data.frequency import UNITS
 from orderless.errors import SettingError
 from orderless.estimators.backtest import (
     Backtest,
@@ -82,8 +94,9 @@ class Forecaster(Estimator):
     - device: auto, cpu or cuda. precision: no, bf16 or fp16, for training.
     - verbose: whether `fit` says what it inferred and how it did.
 
-    **Fitted**: `variables_in_`, `horizon_`, `context_`, `season_`, `network_`, `blend_`, `errors_`
-    (held-out MAE and MSE of the model and of the baselines), `history_`, `report_`, `seed_`.
+    **Fitted**: `variables_in_`, `horizon_`, `context_`, `season_`, `frequencies_` (the steps of
+    time that it was trained at), `network_`, `blend_`, `errors_` (held-out MAE and MSE of the model
+    and of the baselines), `history_`, `report_`, `seed_`.
     """
 
     def __init__(
@@ -146,6 +159,7 @@ class Forecaster(Estimator):
         self.horizon_, self.quantiles_ = int(self.horizon), self._find_quantiles()
         windows = self._cut_windows(panel)
         self.context_ = windows.context
+        self.frequencies_ = _find_frequencies(panel, windows)
         self.variables_in_ = panel.variables
         self.scales_ = _learn_scales(panel, windows.ends)
         systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
@@ -178,13 +192,17 @@ class Forecaster(Estimator):
         level=[80, 95] adds the ends of central intervals (`-lo-80`, `-hi-80`), quantiles=[.1, .9]
         the quantiles themselves (`-q0.1`), both from errors on held-out windows; a warning says
         where these are too few. A variable with nothing observed within the context has no
-        forecast: its values are NaN.
+        forecast: its values are NaN. One that `fit` did not see, with a single reading, stays what
+        it is and has no interval: nothing tells how much it varies.
+
+        Time stamps whose gaps are all multiples of the step of `fit` are read at that step, and at
+        the step that they tell by themselves otherwise.
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
         self.error_table_.warn_beyond(endings)
-        panel = self._read(read_panel, data, columns)
-        systems = [prepare(system, self.scales_, last=self.context_) for system in panel.systems]
+        panel = self._read_at_known_step(data, columns)
+        systems = [self._look_back(system) for system in panel.systems]
         forecasts = self._forecast(systems)
         return write_forecast(panel, self._in_units(systems, forecasts, endings))
 
@@ -209,12 +227,12 @@ class Forecaster(Estimator):
         step = check_count("step", horizon if step is None else step, 1)
         endings = column_endings(level, None)
         self.error_table_.warn_beyond(endings)
-        panel = self._read(read_panel, data, columns)
+        panel = self._read_at_known_step(data, columns)
         origins, truth, widths, parts = [], [], [], {}
         rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
         for system in panel.systems:
             starts = find_origins(system, windows, step, horizon)
-            pasts = [prepare(system, self.scales_, last=self.context_, end=at) for at in starts]
+            pasts = [self._look_back(system, at) for at in starts]
             values, observed, _ = stack(pasts, self.context_)
             forecast = self._forecast(pasts)
             rivals[MODEL].append(np.stack([one.point for one in forecast]))
@@ -230,7 +248,8 @@ class Forecaster(Estimator):
                 parts.setdefault(ending, []).append(np.stack(block))
             origins.append(starts)
             future = np.stack([cut_future(system, one, at, horizon) for one, at in cuts])
-            # What the model has no forecast of is nobody's score, nor what has no spread.
+            # What the model has no forecast of is nobody's score, nor what has no spread. What has
+            # no unit is NaN already.
             scored = np.isfinite(rivals[MODEL][-1])
             scored &= ~np.stack([one.still for one in pasts])[:, :, None]
             truth.append(np.where(scored, future, np.nan))
@@ -392,6 +411,24 @@ class Forecaster(Estimator):
         ]
         self._tell()
 
+    def _read_at_known_step(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        return self._read(partial(read_panel, frequencies=self.frequencies_), data, columns)
+
+    def _look_back(self, system: System, end: int | None = None) -> Prepared:
+        """What lies before `end`, ready for the network; the unit is NaN where nothing tells one.
+
+        So it is of a single reading of what `fit` did not see: 1 would be another in metres than in
+        miles.
+        """
+        past = prepare(system, self.scales_, last=self.context_, end=end)
+        order, _ = canonical_order(system.variables)
+        unseen = np.array([name not in self.scales_ for name in past.names])
+        lost = unseen & (system.observed[order, :end].sum(-1) == 1)
+        if not lost.any():
+            return past
+        scale = np.where(lost[:, None], np.nan, past.scaler.scale)
+        return replace(past, scaler=replace(past.scaler, scale=scale))
+
     def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
         device = next(self.network_.parameters()).device
@@ -436,21 +473,22 @@ class Forecaster(Estimator):
         endings: Mapping[str, float],
     ) -> dict[str, list[np.ndarray]]:
         """Point forecast and quantiles in the units and the variable order of the caller."""
-        shifts: dict[str, Any] = {"": 0.0}
-        shifts |= {ending: self.error_table_.at(q) for ending, q in endings.items()}
-        return {
-            ending: [
-                one.scaler.undo(point + shift * width)[one.restore]
-                for one, (point, width) in zip(systems, forecasts, strict=True)
+        pairs = list(zip(systems, forecasts, strict=True))
+        blocks = {"": [_point(past, forecast.point)[past.restore] for past, forecast in pairs]}
+        for ending, quantile in endings.items():
+            shift = self.error_table_.at(quantile)
+            blocks[ending] = [
+                past.scaler.undo(point + shift * width)[past.restore]
+                for past, (point, width) in pairs
             ]
-            for ending, shift in shifts.items()
-        }
+        return blocks
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "season": self.season_, "blend": self.blend_}
         facts |= {"horizon": self.horizon_, "quantiles": list(self.quantiles_)}
         facts |= {"calibration_errors": self.error_table_.count}
+        facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         return facts, tensors
 
@@ -460,6 +498,8 @@ class Forecaster(Estimator):
         # The first models were saved without these; their parameters are those of `fit`.
         self.horizon_ = facts.get("horizon", self.horizon)
         self.quantiles_ = tuple(facts.get("quantiles", self._find_quantiles()))
+        # Without them, time stamps are read at the step that they tell by themselves.
+        self.frequencies_ = tuple(_restore_step(one) for one in facts.get("frequencies", ()))
         count = facts.get("calibration_errors")
         self.error_table_ = ErrorTable(
             tensors["error_table"].numpy(), None if count is None else int(count)
@@ -474,6 +514,32 @@ class _Forecast(NamedTuple, Generic[Array]):
     width: Array
 
 
+def _find_frequencies(panel: Panel, windows: ForecastingWindows) -> tuple[Frequency, ...]:
+    """The steps of the training windows, that of most of them first; none of rows only counted.
+
+    Systems too short for a window have no say: what their few rows tell may be chance.
+    """
+    if panel.form.time.only_counts:
+        return ()
+    counts: Counter[Frequency] = Counter()
+    for system, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
+        step = panel.systems[system].frequency
+        if count and step is not None:
+            counts[step] += count
+    distinct: list[Frequency] = []
+    for step in sorted(counts, key=lambda one: (-counts[one], one.count)):
+        if not any(step.is_like(one) for one in distinct):
+            distinct.append(step)
+    return tuple(distinct)
+
+
+def _restore_step(fact: Mapping[str, Any]) -> Frequency:
+    step = Frequency(**fact)
+    if step.unit not in UNITS or not step.count > 0:
+        raise ValueError(f"{fact} is no step of time")
+    return step
+
+
 def _learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
     """Of the training part, and of all there is for what stands still until that ends."""
     everything = learn_scales(panel, [len(system.times) for system in panel.systems])
@@ -486,6 +552,12 @@ def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.
     still = past.still & past.observed.any(-1)
     level = np.where(past.observed, past.values, -np.inf).max(-1, initial=-np.inf)[:, None]
     return _Forecast(np.where(still[:, None], level, point), np.where(still[:, None], 0.0, width))
+
+
+def _point(past: Prepared, point: np.ndarray) -> np.ndarray:
+    """The forecast in the unit of the caller; what has none stays at its only reading."""
+    stays = np.isnan(past.scaler.scale) & ~np.isnan(point)
+    return np.where(stays, past.scaler.mean, past.scaler.undo(point))
 
 
 def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:

@@ -13,6 +13,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -437,6 +438,8 @@ def _context(estimator: Any) -> int:
 
 def _read(estimator: Any, data: Any, columns: Mapping[str, Hashable], seed: int) -> Panel:
     read: Callable[..., Panel] = read_cases if isinstance(estimator, Classifier) else read_panel
+    if isinstance(estimator, Forecaster):
+        read = partial(read, frequencies=estimator.frequencies_)
     if data is None:
         return _simulate(estimator, seed)
     if not isinstance(data, (Panel, np.ndarray, list, tuple, Tensor)):
