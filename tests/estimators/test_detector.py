@@ -229,8 +229,10 @@ def test_neighbours_are_the_nearest_known_values():
 def test_a_threshold_needs_readings_in_the_part_it_comes_from():
     silent = TRAIN.copy()
     silent[400:] = np.nan
-    with pytest.raises(DataError, match="find the threshold"):
+    with pytest.raises(DataError, match="Not a single value is observed .* find the threshold"):
         quick().fit(silent)
+    with pytest.raises(DataError, match="Not a single value of what moves .* find the threshold"):
+        quick().fit(np.column_stack([silent, np.ones(len(silent))]))
 
 
 STILL = {"dew": 1013.25, "flag": 0.0, "leak": 3e-6, "odometer": 1e8 + 1, "sink": -7.0}
@@ -265,7 +267,7 @@ def test_any_move_of_what_stood_still_rings_and_is_blamed(watching, name, share,
     moved = beside_still(TEST, **{name: at(STILL[name], moment, reading)})
     assert watching.predict(moved)["anomaly"][moment]
     each = watching.score(moved, per_variable=True)[[*NAMES[:3], *STILL]]
-    assert each.loc[moment].idxmax() == name
+    assert each.loc[moment, name] == 100 / watching.usual_[""]
     # The others are what they were, to the bit.
     each[name] = 0.0
     expected = watching.score(beside_still(TEST), per_variable=True)[each.columns]
@@ -366,8 +368,27 @@ def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     model = quick().fit(still)
     assert not model.predict(still).any()
     draw_anomalies(model, read_panel(still), tmp_path / "still.png")
+    beside = np.column_stack([still, np.full(100, 3.0)])  # a new one that stands still as well
+    assert not model.predict(beside).any()
     still[40, 1] = 1e-12
     assert model.predict(still).nonzero()[0].tolist() == [40]
+
+
+def test_moments_at_which_only_what_stands_still_was_read_are_no_threshold():
+    seldom = np.where(np.arange(600)[:, None] % 5 == 0, TRAIN[:, :3], np.nan)
+    model = quick().fit(np.column_stack([seldom, np.full(600, 7.0)]))
+    assert model.threshold_ > 0
+    assert model.predict(np.column_stack([seldom, np.full(600, 7.0)])).mean() < 0.1
+
+
+def test_what_moves_only_in_the_held_out_part_has_the_spread_of_all():
+    late = np.where(np.arange(600) < 480, 0.0, 20 + 5 * np.sin(np.arange(600) / 5))
+    model = quick().fit(np.column_stack([TRAIN[:, :3], late]))
+    test = np.column_stack([TEST[:, :3], 20 + 5 * np.sin(np.arange(300) / 5)])
+    ordinary = model.score(test, per_variable=True)[150, 3]
+    test[150, 3] = 5000.0
+    assert model.score(test, per_variable=True)[150, 3] > 1000 * ordinary
+    assert model.predict(test)[150]
 
 
 def test_what_stood_still_in_each_group_has_a_constant_of_its_own():

@@ -1,6 +1,6 @@
 """`Detector`: how odd every moment is, and which variables are to blame."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,12 +31,13 @@ from orderless.estimators.base import (
 from orderless.estimators.baselines import thin
 from orderless.estimators.detection_task import DetectionTask, neighbours
 from orderless.estimators.preparation import (
+    MOVE,
     Prepared,
     check_observed,
     key_of,
     learn_levels,
-    learn_scales,
     prepare,
+    scales_of_fit,
     stood_still,
 )
 from orderless.estimators.report import describe_data, describe_training, table, verdict
@@ -59,8 +60,8 @@ class Detector(Estimator):
 
     Stretches of the data are hidden and told from the rest, of the same variable and of the
     others; the score of an entry is the squared error of that, in units of what is usual for the
-    variable. One that stood still in `fit` is told to stay: it counts as 10 spreads off where it
-    left its constant by more than a millionth of it, and not at all elsewhere.
+    variable. One that stood still in `fit` is told to stay: where it left its constant by more than
+    a millionth of it, it counts as an ordinary one 10 spreads off, and elsewhere not at all.
 
     The threshold comes from held-out training data, never from the data that is scored. Where fewer
     variables are observed than were usual then, errors are larger and vary more: scores of such
@@ -138,15 +139,16 @@ class Detector(Estimator):
         training, validation = split_in_time(lengths, self.context_, self.validation_share)
         # A system too short to be split is usual data as a whole.
         usual = [(0 if begin == end else begin, end) for begin, end in validation]
-        _check_part(panel, training, "train")
-        _check_part(panel, usual, "find the threshold")
+        _check_part(panel, training, "train", panel.variables)
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
         # A single reading does not tell that a variable stands still: it counts as a new one.
         again = _read_twice(panel, ends)
-        scales = learn_scales(panel, ends)
+        scales = scales_of_fit(panel, ends)
         self.scales_ = {name: pair for name, pair in scales.items() if name in again}
         self.marked_ = True
+        moving = np.array(panel.variables)[self._moving(panel.variables)].tolist()
+        _check_part(panel, usual, "find the threshold", moving or panel.variables)
         several = panel.form.group is not None or len(panel.systems) > 1
         self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
@@ -241,19 +243,29 @@ class Detector(Estimator):
         means = {name: np.concatenate(rows) for name, rows in sorted(known.items())}
         usual = {name: float(rows.mean()) for name, rows in means.items() if len(rows)}
         # Of those that move: what stands still has no error, which is not usual for a new one.
-        errors = np.array(list(usual.values()))[self._moving(list(usual))]
-        overall = float(errors.mean()) if len(errors) else 1.0
-        # A variable that can be told almost exactly would ring at every rounding error.
-        floor = max(1e-3 * overall, 1e-12)
-        self.usual_ = {name: max(value, floor) for name, value in usual.items()}
-        self.usual_[""] = max(overall, floor)
+        names = list(usual)
+        moving = self._moving(names)
+        errors = np.array([usual[name] for name in names])
+        overall = max(float(errors[moving].mean()) if moving.any() else 1.0, 1e-12)
+        # A variable that can be told almost exactly would ring at every rounding error. And one
+        # that stood still, once it has moved for good, must leave others a say.
+        least = np.where(moving, max(1e-3 * overall, 1e-12), overall)
+        self.usual_ = dict(zip(names, np.maximum(errors, least).tolist(), strict=True))
+        self.usual_[""] = overall
         each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
         held_out = [
             _pick(one, np.arange(len(one.names)), begin)
             for one, begin in zip(systems, begins, strict=True)
         ]
         self.factors_ = self._calibrate_groups(held_out, each)
-        self.threshold_ = self._find_threshold(self._combine_each(each, held_out))
+        combined = self._combine_each(each, held_out)
+        # What stands still scores 0: where nothing else was read, that is no threshold.
+        told = [
+            score[np.isfinite(one[self._moving(system.names)]).any(0)]
+            for score, one, system in zip(combined, each, held_out, strict=True)
+        ]
+        # Where nothing moves at all, it lies between what is usual, 1, and a move, 100.
+        self.threshold_ = self._find_threshold(told) if any(map(len, told)) else MOVE
 
     def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
         """What the asked share of moments lies above; 0 if there are none."""
@@ -377,14 +389,19 @@ class Detector(Estimator):
         super()._restore(facts, tensors)
 
 
-def _check_part(panel: Panel, spans: Sequence[tuple[int, int]], purpose: str) -> None:
-    """Refuse data of which nothing is observed within the spans of its systems."""
-    parts = zip(panel.systems, spans, strict=True)
-    if not any(system.observed[:, begin:end].any() for system, (begin, end) in parts):
-        raise DataError(
-            f"Not a single value is observed in the part of the data that is there to {purpose}. "
-            "Cut off what comes before the first and after the last readings."
-        )
+def _check_part(
+    panel: Panel, spans: Sequence[tuple[int, int]], purpose: str, names: Collection[str]
+) -> None:
+    """Refuse data of which nothing is observed, of these variables, within spans of its systems."""
+    for system, (begin, end) in zip(panel.systems, spans, strict=True):
+        rows = [name in names for name in system.variables]
+        if system.observed[rows, begin:end].any():
+            return
+    what = "" if len(names) == len(panel.variables) else " of what moves"
+    raise DataError(
+        f"Not a single value{what} is observed in the part of the data that is there to {purpose}. "
+        "Cut off what comes before the first and after the last readings."
+    )
 
 
 def _read_twice(panel: Panel, ends: Sequence[int]) -> set[str]:

@@ -44,7 +44,7 @@ from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_n
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
 from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
-from orderless.estimators.preparation import Prepared, learn_scales, prepare, stack
+from orderless.estimators.preparation import Prepared, prepare, scales_of_fit, stack
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
@@ -161,7 +161,7 @@ class Forecaster(Estimator):
         self.context_ = windows.context
         self.frequencies_ = _find_frequencies(panel, windows)
         self.variables_in_ = panel.variables
-        self.scales_ = _learn_scales(panel, windows.ends)
+        self.scales_ = scales_of_fit(panel, windows.ends)
         systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
@@ -538,13 +538,6 @@ def _restore_step(fact: Mapping[str, Any]) -> Frequency:
     if step.unit not in UNITS or not step.count > 0:
         raise ValueError(f"{fact} is no step of time")
     return step
-
-
-def _learn_scales(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
-    """Of the training part, and of all there is for what stands still until that ends."""
-    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
-    scales = learn_scales(panel, ends)
-    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
 def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:

@@ -155,6 +155,13 @@ def learn_scales(
     return scales
 
 
+def scales_of_fit(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Of the training part, and of all there is for what stands still until that ends."""
+    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
+    scales = learn_scales(panel, ends)
+    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
+
+
 def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
     """The mean of every variable over the first `ends` time steps, for each system by its name."""
     levels = {}
