@@ -1,5 +1,6 @@
 import contextlib
 import datetime as dt
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -119,6 +120,7 @@ def test_a_long_frame_says_the_same_as_the_wide_one(library, table, random):
         assert np.array_equal(row, expected[name], equal_nan=True)
 
 
+@pytest.mark.filterwarnings("ignore:Time stamps .* are read, and forecast")
 @pytest.mark.parametrize("library", LIBRARIES)
 @settings(max_examples=15)
 @given(first=tables(), second=tables(), known=st.lists(st.sampled_from([DAILY, HOURLY])))
@@ -166,9 +168,23 @@ def test_a_known_step_is_taken_where_it_divides_all_gaps():
     # A single time stamp tells nothing, a known step does.
     assert step_of(times[:1], DAILY) == DAILY
     assert step_of(times[:1], Frequency(1, "step")) is None
-    # Of several, the first that fits; but a step of their own that is known is no chance.
-    assert step_of(times, Frequency(1, "step"), DAILY, HOURLY) == DAILY
+    # Of several, the coarsest that fits; but a step of their own that is known is no chance.
+    assert step_of(times, Frequency(1, "step"), HOURLY, DAILY) == DAILY
     assert str(step_of(times, DAILY, Frequency(3 * DAILY.count, "nanoseconds"))) == "3 days"
+
+
+@pytest.mark.parametrize("rows", [4, 40, 4000])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_rows_of_a_coarser_step_are_read_at_a_known_one_if_it_is_little_finer(rows, lost):
+    days = np.datetime64("2026-01-01", "ns") + np.arange(rows + lost) * np.timedelta64(1, "D")
+    days = np.delete(days, [2] * lost)
+    with pytest.warns(UserWarning, match="1 day apart are read, and forecast, at a step of 1 hour"):
+        assert step_of(days, HOURLY) == HOURLY
+    seconds, table = Frequency(10**9, "nanoseconds"), {"time": days, "x": np.zeros(rows)}
+    assert str(step_of(days, seconds)) == "1 day"
+    assert str(read_panel(table, frequencies=[HOURLY], finer=23).systems[0].frequency) == "1 day"
+    # Two rows may be a day apart by chance.
+    assert step_of(days[:2], HOURLY) == HOURLY
 
 
 def test_a_known_step_is_left_where_it_does_not_fit():
@@ -185,19 +201,22 @@ def test_a_known_step_is_left_where_it_does_not_fit():
 
 
 @pytest.mark.parametrize(
-    ("make", "finest"),
+    ("make", "says_hours"),
     [
-        (lambda: pl.DataFrame({"time": pl.Series(DAYS).str.to_date(), "x": [1.0, 2, 3]}), DAILY),
-        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.PeriodIndex(DAYS, freq="D")), DAILY),
-        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.DatetimeIndex(DAYS)), HOURLY),
-        (lambda: {"time": [int(one.replace("-", "")) for one in DAYS], "x": [1.0, 2, 3]}, DAILY),
-        (lambda: {"time": DAYS, "x": [1.0, 2, 3]}, HOURLY),
+        (lambda: pl.DataFrame({"time": pl.Series(DAYS).str.to_date(), "x": [1.0, 2, 3]}), False),
+        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.PeriodIndex(DAYS, freq="D")), False),
+        (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.DatetimeIndex(DAYS)), True),
+        (lambda: {"time": [int(one.replace("-", "")) for one in DAYS], "x": [1.0, 2, 3]}, False),
+        (lambda: {"time": DAYS, "x": [1.0, 2, 3]}, False),
+        (lambda: {"time": [f"{day} 05:00" for day in DAYS], "x": [1.0, 2, 3]}, True),
     ],
-    ids=["dates", "periods", "index", "numbers", "text"],
+    ids=["dates", "periods", "index", "numbers", "text", "text with a clock"],
 )
-def test_a_known_step_is_one_that_the_column_can_say(make, finest):
-    panel = read_panel(make(), frequencies=[HOURLY, DAILY])
-    assert panel.systems[0].frequency == finest
+def test_a_known_step_is_one_that_the_column_can_say(make, says_hours):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        panel = read_panel(make(), frequencies=[HOURLY], finer=100)
+    assert str(panel.systems[0].frequency) == ("1 hour" if says_hours else "3 days")
     forecast = write_forecast(panel, {"": [np.zeros((1, 4))]})
     times = forecast.index if hasattr(forecast, "index") else forecast["time"]
     assert len(set(times)) == 4

@@ -229,9 +229,9 @@ def test_neighbours_are_the_nearest_known_values():
 def test_a_threshold_needs_readings_in_the_part_it_comes_from():
     silent = TRAIN.copy()
     silent[400:] = np.nan
-    with pytest.raises(DataError, match="Not a single value is observed .* find the threshold"):
+    with pytest.raises(DataError, match=r"Not a single value is observed .* find the threshold"):
         quick().fit(silent)
-    with pytest.raises(DataError, match="Not a single value of what moves .* find the threshold"):
+    with pytest.raises(DataError, match=r"Not a single value of what moves .* find the threshold"):
         quick().fit(np.column_stack([silent, np.ones(len(silent))]))
 
 

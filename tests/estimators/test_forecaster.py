@@ -474,9 +474,10 @@ def test_a_group_with_gaps_is_forecast_at_the_step_of_fit(daily, tmp_path):
     assert list(ahead) == list(pd.date_range(quarters[-1], periods=7, freq="15min")[1:])
 
 
+@pytest.mark.filterwarnings("ignore:Time stamps .* are read, and forecast")
 @settings(max_examples=25, deadline=None)
 @given(
-    days=st.sets(st.integers(0, 40), min_size=1, max_size=8),
+    days=st.sets(st.integers(0, 28), min_size=1, max_size=8),
     other=st.sampled_from(["15min", "h", "D", "3D", "7D", "MS"]),
     order=st.booleans(),
 )
@@ -495,7 +496,8 @@ def test_a_group_has_the_same_answer_alone_and_beside_others(daily, days, other,
 
 def test_a_backtest_is_at_the_step_of_fit(daily):
     days = pd.date_range("2026-01-01", periods=60)[::3]
-    result = daily.backtest(shop("new", days), windows=2)
+    with pytest.warns(UserWarning, match="3 days apart are read, and forecast, at a step of 1 day"):
+        result = daily.backtest(shop("new", days), windows=2)
     assert sorted(set(result.forecast["day"].diff().dt.days.dropna())) == [1.0]
 
 
@@ -508,7 +510,7 @@ def test_steps_of_several_groups_that_fit_saw_stay():
     ahead = model.predict(quarterly[-9:])["day"]
     assert ahead.iloc[0] == quarterly["day"].iloc[-1] + pd.DateOffset(months=3)
     half = shop("half a year", ["2026-01-01", "2026-07-01"])
-    assert model.predict(half)["day"].iloc[0] == pd.Timestamp("2026-08-01")
+    assert model.predict(half)["day"].iloc[0] == pd.Timestamp("2026-10-01")
 
 
 @pytest.mark.parametrize("data", [WAVES, pd.DataFrame(WAVES), [WAVES, WAVES]])

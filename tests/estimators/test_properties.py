@@ -1,7 +1,6 @@
 """Whatever comes in, estimators work as documented or say in words why they cannot."""
 
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -228,39 +227,47 @@ def test_units_do_not_matter(scale, shift):
     np.testing.assert_allclose(other / scale - shift, plain, atol=2e-3)
 
 
-@contextmanager
-def torch_in_double():
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-        assert torch.get_default_dtype() == torch.float64
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
 CASES, CLASSES = RANDOM.standard_normal((12, 2, 16)), np.arange(12) % 2
 CLASSIFIER = Classifier(epochs=1, preset="tiny", verbose=False).fit(CASES, CLASSES)
 MODELS = {"Forecaster": FORECASTER, "Detector": DETECTOR, "Classifier": CLASSIFIER}
 
 
-@pytest.mark.parametrize("mode", [torch_in_double, torch.no_grad, torch.inference_mode])
+def data_for(kind):
+    """What `fit` takes, and the verb that answers."""
+    return ((CASES, CLASSES), "predict_proba") if kind == "Classifier" else ((FRAME,), "predict")
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("kind", MODELS)
-def test_what_torch_was_set_to_does_not_matter(kind, mode, tmp_path):
-    model = MODELS[kind]
-    data, classes = ((CASES,), (CLASSES,)) if kind == "Classifier" else ((FRAME,), ())
-    verb = "predict_proba" if kind == "Classifier" else "predict"
-    expected = getattr(model, verb)(*data)
+def test_the_mode_that_torch_is_in_does_not_matter(kind, mode, tmp_path):
+    model, (data, verb) = MODELS[kind], data_for(kind)
+    expected = getattr(model, verb)(data[0])
     model.save(tmp_path)
     with mode():
-        again, fitted = load(tmp_path), clone(model).fit(*data, *classes)
-        answers = [getattr(one, verb)(*data) for one in (again, fitted)]
+        again, fitted = load(tmp_path), clone(model).fit(*data)
+        answers = [getattr(one, verb)(data[0]) for one in (again, fitted)]
     for one, answer in zip((again, fitted), answers, strict=True):
         np.testing.assert_array_equal(answer, expected)
-        np.testing.assert_array_equal(getattr(one, verb)(*data), expected)
         for name, weights in model.network_.state_dict().items():
-            found = one.network_.state_dict()[name]
-            assert found.dtype == weights.dtype
-            assert torch.equal(found, weights)
+            assert torch.equal(one.network_.state_dict()[name], weights)
     # Trained in one mode, trained again in another.
-    again.fit(*data, *classes)
-    np.testing.assert_array_equal(getattr(again, verb)(*data), expected)
+    np.testing.assert_array_equal(getattr(again.fit(*data), verb)(data[0]), expected)
+
+
+@pytest.fixture
+def torch_in_double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("torch_in_double")
+@pytest.mark.parametrize("kind", MODELS)
+def test_what_torch_takes_by_default_does_not_matter(kind, tmp_path):
+    model, (data, verb) = MODELS[kind], data_for(kind)
+    model.save(tmp_path)
+    expected = getattr(model, verb)(data[0])
+    np.testing.assert_array_equal(getattr(load(tmp_path), verb)(data[0]), expected)
+    fitted = clone(model).fit(*data)
+    assert {tensor.dtype for tensor in fitted.network_.parameters()} == {torch.float32}
+    assert np.shape(getattr(fitted, verb)(data[0])) == np.shape(expected)

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
     columns = {**model.columns_, **columns}
-    panel = read_panel(table, **columns, frequencies=model.frequencies_)
+    panel = read_panel(table, **columns, **model.known_steps)
     result = model.backtest(panel, arguments.windows, step=arguments.step, level=arguments.level)
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     model = open_model(arguments.model, "Forecaster")
     table, columns = open_series(arguments.data, given_columns(arguments))
     columns = {**model.columns_, **columns}
-    panel = read_panel(table, **columns, frequencies=model.frequencies_)
+    panel = read_panel(table, **columns, **model.known_steps)
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
     try:
         if arguments.plot is not None:

@@ -389,11 +389,13 @@ def _cast(series: nw.Series, dtype: Any) -> nw.Series:
 
 
 def can_hold(form: TimeForm, times: np.ndarray) -> bool:
-    """Whether a column of the input's type can say these time stamps; text can say any."""
+    """Whether a column of the input's type, or text as it is written, can say these time stamps."""
     if form.period is not None:
         return np.array_equal(pandas_index(times, form).to_timestamp().to_numpy(), times)
+    if form.pattern is not None:
+        return can_say(form.pattern, times)
     if form.kind == "number":
-        return form.pattern is None or can_say(form.pattern, times)
+        return True
     unit = form.dtype if form.index else getattr(form.dtype, "time_unit", None)
     unit = "D" if form.kind == "date" else unit or "ns"
     return np.array_equal(times.astype(f"{times.dtype.kind}8[{unit}]"), times)

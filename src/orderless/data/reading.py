@@ -22,6 +22,8 @@ What happens to
                                           `DataError`
 """
 
+import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +43,12 @@ from orderless.errors import DataError
 
 # Differences and squares of larger numbers, in units of their spread, would overflow to NaN.
 LARGEST = 1e300
+# That all of a few rows are some steps of a coarser kind apart may be chance, less often than this
+# it is not.
+ONCE_IN = 1000
+# Then a known step may be so many times finer: the days of a month, the hours of a day. Beyond,
+# nearly all of what is read would be gaps.
+FINER = 31
 
 
 def read_panel(
@@ -51,6 +59,7 @@ def read_panel(
     value: Hashable = None,
     group: Hashable = None,
     frequencies: Sequence[Frequency] = (),
+    finer: int = FINER,
 ) -> Panel:
     """Series for forecasting and detection.
 
@@ -65,7 +74,8 @@ def read_panel(
             in a frame of three columns, by type, where the text is neither a clock nor readings
     group   the column that tells independent systems apart; nothing couples them
     frequencies     known steps, such as those of `fit`, the likeliest first: time stamps that lie
-            on one of them with gaps are read at that, where their own rows would tell a coarser one
+            on one of them with gaps are read at the coarsest such, where their own rows would tell
+            a coarser one by chance, or one up to `finer` times as long
 
     A panel is given back as it is.
     """
@@ -73,7 +83,7 @@ def read_panel(
         return data
     table = open_table(data)
     if table is not None:
-        return _read_table(table, time, variable, value, group, frequencies)
+        return _read_table(table, time, variable, value, group, frequencies, finer)
     _no_columns(time=time, variable=variable, value=value, group=group)
     if _is_list_of_arrays(data):
         arrays = [
@@ -180,6 +190,7 @@ def _read_table(
     value: Hashable,
     group: Hashable,
     frequencies: Sequence[Frequency] = (),
+    finer: int = FINER,
 ) -> Panel:
     roles = assign_roles(table, time, variable, value, group)
     if not table.rows:
@@ -208,9 +219,8 @@ def _read_table(
     else:
         codes, names = None, [one.label for one in roles.variables]
         numbers = _finite(roles.variables)
-    find = partial(
-        _find_frequency, form=time_form, known=() if time_form.only_counts else frequencies
-    )
+    known = () if time_form.only_counts else frequencies
+    find = partial(_find_frequency, form=time_form, known=known, finer=finer)
     systems = []
     for name, rows in groups:
         where = "" if roles.group is None else f"In {roles.group.label} = {name!r}: "
@@ -322,35 +332,41 @@ def _counted(codes: np.ndarray) -> np.ndarray:
 
 
 def _find_frequency(
-    times: np.ndarray, form: TimeForm, known: Sequence[Frequency]
+    times: np.ndarray, form: TimeForm, known: Sequence[Frequency], finer: int
 ) -> Frequency | None:
-    """The step that the time stamps tell, or a known one on which they lie with more gaps.
+    """The step that the time stamps tell, or the coarsest known one on which they lie with gaps.
 
     A step of their own that is known too stays: a model may have been fitted at several. Nothing
     else is asked, so that a series has the same step alone and beside others.
     """
-    candidates = (
-        step
-        for one in known
-        if (step := on_step(times, one, form.time_zone)) is not None
-        and can_hold(form, step.future(times[-1], 1))
-    )
+    steps = (on_step(times, one, form.time_zone) for one in known)
+    fitting = [one for one in steps if one and can_hold(form, one.future(times[-1], 1))]
+
+    def last_place(step: Frequency) -> int:
+        return len(regular_grid(times, step)[0]) - 1
+
     try:
         own = infer_frequency(times, form.time_zone)
     except DataError:
-        step = next(candidates, None)
-        if step is None:
+        if not fitting:
             raise
-        return step
+        return min(fitting, key=last_place)
     if own is None:
-        return next(candidates, None)
-    if any(own.is_like(one) for one in known):
+        return next(iter(fitting), None)
+    if not fitting or any(own.is_like(one) for one in known):
         return own
-
-    def length(step: Frequency) -> int:
-        return len(regular_grid(times, step)[0])
-
-    return next((step for step in candidates if length(step) > length(own)), own)
+    for step in sorted(fitting, key=last_place):
+        times_finer = last_place(step) / last_place(own)
+        is_chance = (len(times) - 1) * math.log(times_finer) < math.log(ONCE_IN)
+        if times_finer > 1 and (is_chance or times_finer <= finer):
+            if not is_chance:
+                warnings.warn(
+                    f"Time stamps {own} apart are read, and forecast, at a step of {step}: the "
+                    "model was fitted at that, and they lie on it.",
+                    stacklevel=6,
+                )
+            return step
+    return own
 
 
 def _system(

@@ -185,9 +185,9 @@ def write_text(times: np.ndarray, form: TimeForm) -> list[str]:
     """
     assert form.pattern is not None
     pattern, local = form.pattern, times + _offset(form.pattern)
-    if not can_say(pattern, local):
+    if not can_say(pattern, times):
         finer = (f"%Y-%m-%dT{clock}{_zone(pattern)}" for clock in ISO_CLOCKS)
-        pattern = next(one for one in finer if can_say(one, local))
+        pattern = next(one for one in finer if can_say(one, times))
     seconds = local.astype("M8[s]")
     fraction = FRACTION.search(pattern)
     if fraction is None:
@@ -219,8 +219,9 @@ def round_as_written(times: np.ndarray, form: TimeForm) -> np.ndarray:
     return (times + offset + half).astype(f"M8[{unit}]").astype("M8[ns]") - offset
 
 
-def can_say(pattern: str, local: np.ndarray) -> bool:
+def can_say(pattern: str, times: np.ndarray) -> bool:
     """Whether a pattern writes these time stamps, on the clock of its offset, to the last digit."""
+    local = times + _offset(pattern)
     return bool((local.astype(f"M8[{_unit(pattern)}]") == local).all())
 
 

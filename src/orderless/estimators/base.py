@@ -10,8 +10,8 @@ import os
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -39,21 +39,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=GENERATOR._at_fork_reinit)  # pyrefly: ignore
 Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
-
-
-@contextmanager
-def _drawing() -> Iterator[None]:
-    """Alone at torch's generator, and with float32 as its default, which all threads share too.
-
-    In another type it would draw other numbers, and torch's own optimizers count in it.
-    """
-    with GENERATOR:
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
-        try:
-            yield
-        finally:
-            torch.set_default_dtype(default)
 
 
 def all_or_nothing(
@@ -182,9 +167,9 @@ class Estimator(ABC):
 
     def _draw_network(self, config: NetworkConfig) -> Any:
         """A network in float32 whose random weights follow from the seed alone."""
-        with _drawing(), torch.random.fork_rng(devices=[]):
+        with GENERATOR, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed_)
-            return self._build_network(config)
+            return self._build_network(config).float()
 
     def _train(
         self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
@@ -201,7 +186,7 @@ class Estimator(ABC):
         )
         threads = threads_for(settings.batch_size * len(self.variables_in_))
         # Also where the caller has switched gradients off.
-        with _drawing(), threads, torch.enable_grad():
+        with GENERATOR, threads, torch.enable_grad():
             outcome = train(task, settings, show_progress=bool(self.verbose))
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history

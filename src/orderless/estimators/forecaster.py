@@ -22,6 +22,7 @@ from orderless.data import (
     write_forecast,
 )
 from orderless.data.frequency import UNITS
+from orderless.data.reading import FINER
 from orderless.errors import SettingError
 from orderless.estimators.backtest import (
     Backtest,
@@ -98,6 +99,8 @@ class Forecaster(Estimator):
     time that it was trained at), `network_`, `blend_`, `errors_` (held-out MAE and MSE of the model
     and of the baselines), `history_`, `report_`, `seed_`.
     """
+
+    frequencies_: Sequence[Frequency] = ()  # the first models knew none
 
     def __init__(
         self,
@@ -195,8 +198,8 @@ class Forecaster(Estimator):
         forecast: its values are NaN. One that `fit` did not see, with a single reading, stays what
         it is and has no interval: nothing tells how much it varies.
 
-        Time stamps whose gaps are all multiples of the step of `fit` are read at that step, and at
-        the step that they tell by themselves otherwise.
+        Time stamps that lie on the step of `fit` with gaps are read at it, where they are few, or a
+        little coarser (then a warning says so), and at the step they tell themselves otherwise.
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
@@ -411,8 +414,16 @@ class Forecaster(Estimator):
         ]
         self._tell()
 
+    @property
+    def known_steps(self) -> dict[str, Any]:
+        """What `read_panel` takes to read time at the steps of `fit`.
+
+        At least two readings that are regular must fit a look-back, or forecasts would be of none.
+        """
+        return {"frequencies": self.frequencies_, "finer": min(FINER, self.context_ // 2)}
+
     def _read_at_known_step(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
-        return self._read(partial(read_panel, frequencies=self.frequencies_), data, columns)
+        return self._read(partial(read_panel, **self.known_steps), data, columns)
 
     def _look_back(self, system: System, end: int | None = None) -> Prepared:
         """What lies before `end`, ready for the network; the unit is NaN where nothing tells one.
@@ -524,7 +535,8 @@ def _find_frequencies(panel: Panel, windows: ForecastingWindows) -> tuple[Freque
     counts: Counter[Frequency] = Counter()
     for system, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
         step = panel.systems[system].frequency
-        if count and step is not None:
+        # That of jittered stamps is a mean, at which no others lie for long.
+        if count and step is not None and (step.unit == "step" or isinstance(step.count, int)):
             counts[step] += count
     distinct: list[Frequency] = []
     for step in sorted(counts, key=lambda one: (-counts[one], one.count)):

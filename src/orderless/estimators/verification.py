@@ -439,7 +439,7 @@ def _context(estimator: Any) -> int:
 def _read(estimator: Any, data: Any, columns: Mapping[str, Hashable], seed: int) -> Panel:
     read: Callable[..., Panel] = read_cases if isinstance(estimator, Classifier) else read_panel
     if isinstance(estimator, Forecaster):
-        read = partial(read, frequencies=estimator.frequencies_)
+        read = partial(read, **estimator.known_steps)
     if data is None:
         return _simulate(estimator, seed)
     if not isinstance(data, (Panel, np.ndarray, list, tuple, Tensor)):
