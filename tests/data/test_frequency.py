@@ -294,6 +294,14 @@ def test_time_stamps_between_the_steps_do_not_lie_on_them(times, known):
     assert on_step(np.array(times, "M8[ns]"), known) is None
 
 
+def test_a_step_that_is_coarser_than_the_gaps_asks_for_no_calendar():
+    hours = np.array(["2026-01-01T00", "2026-01-01T01"], "M8[ns]")
+    assert on_step(hours, DAY, "nobody/knows") is None
+    assert on_step(hours, MONTH, "nobody/knows") is None
+    with pytest.raises(DataError, match="nobody/knows"):
+        on_step(hours[:1], DAY, "nobody/knows")
+
+
 def test_numbers_lie_on_steps_of_numbers_that_they_can_say():
     assert on_step(np.array([3, 18, 33]), Frequency(5, "step")) == Frequency(5, "step")
     assert on_step(np.array([0.0, 1.5, 4.5]), Frequency(0.5, "step")) == Frequency(0.5, "step")

@@ -208,9 +208,11 @@ def test_a_known_step_is_left_where_it_does_not_fit():
         (lambda: pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.DatetimeIndex(DAYS)), True),
         (lambda: {"time": [int(one.replace("-", "")) for one in DAYS], "x": [1.0, 2, 3]}, False),
         (lambda: {"time": DAYS, "x": [1.0, 2, 3]}, False),
+        (lambda: {"time": [*map(dt.date.fromisoformat, DAYS)], "x": [1.0, 2, 3]}, False),
+        (lambda: {"time": np.array(DAYS, "M8[D]"), "x": [1.0, 2, 3]}, False),
         (lambda: {"time": [f"{day} 05:00" for day in DAYS], "x": [1.0, 2, 3]}, True),
     ],
-    ids=["dates", "periods", "index", "numbers", "text", "text with a clock"],
+    ids=["dates", "periods", "index", "numbers", "text", "objects", "days", "text with a clock"],
 )
 def test_a_known_step_is_one_that_the_column_can_say(make, says_hours):
     with warnings.catch_warnings():

@@ -370,6 +370,11 @@ def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     draw_anomalies(model, read_panel(still), tmp_path / "still.png")
     beside = np.column_stack([still, np.full(100, 3.0)])  # a new one that stands still as well
     assert not model.predict(beside).any()
+    # One that is dead, or read once, tells nothing of what is usual.
+    for moment in (None, 20, 90):
+        once = np.full(100, np.nan) if moment is None else at(np.nan, moment, 5.0, steps=100)
+        other = quick().fit(np.column_stack([still, once]))
+        assert (other.threshold_, other.usual_[""]) == (model.threshold_, model.usual_[""])
     still[40, 1] = 1e-12
     assert model.predict(still).nonzero()[0].tolist() == [40]
 

@@ -124,7 +124,8 @@ def column_from_array(label: Hashable, values: Any, dtype: Any = None) -> Column
     if array.dtype.kind in "biuf":
         return Column(label, "number", array, dtype=dtype)
     if array.dtype.kind in "mM":
-        form = TimeForm("datetime" if array.dtype.kind == "M" else "duration", label, dtype=dtype)
+        kind = "datetime" if array.dtype.kind == "M" else "duration"
+        form = TimeForm("date" if array.dtype == "M8[D]" else kind, label, dtype=dtype)
         return Column(label, "time", to_nanoseconds(array, where), form, dtype)
     if array.dtype.kind in "UT":
         array = array.astype(object)

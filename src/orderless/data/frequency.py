@@ -123,6 +123,9 @@ def on_step(times: np.ndarray, step: Frequency, time_zone: str | None = None) ->
     """
     if times.dtype.kind not in UNITS[step.unit]:
         return None
+    length = step.count * (27 * 24 * HOUR if step.unit == "months" else 0.9)  # on any calendar
+    if step.unit != "step" and (np.diff(times).astype(np.int64) < length).any():
+        return None  # before it is asked for the calendar, which takes long
     on_calendar = step.unit == "months" or step.time_zone or step.count >= SHORTEST_ON_CALENDAR
     zone = time_zone if on_calendar else None
     local = _to_wall_clock(times, zone)
@@ -146,17 +149,7 @@ def on_step(times: np.ndarray, step: Frequency, time_zone: str | None = None) ->
 
 def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, np.ndarray]:
     """All time stamps from first to last without gaps, and where each of `times` lies in them."""
-    if frequency.unit == "months":
-        month = _to_wall_clock(times, frequency.time_zone).astype("datetime64[M]").astype(np.int64)
-        positions = (month - month[0]) // int(frequency.count)
-    else:
-        local = times
-        if times.dtype.kind == "M":
-            local = _to_wall_clock(times, frequency.time_zone)
-        numbers = _wide(local) if frequency.unit == "step" else local.astype(np.int64)
-        # No memory holds a grid of 2^40 steps, and larger numbers would wrap around in the sum.
-        steps = np.minimum(np.rint(np.diff(numbers) / frequency.count), 2.0**40).astype(np.int64)
-        positions = np.concatenate([[0], np.cumsum(steps)])
+    positions = places(times, frequency)
     if positions[-1] == len(times) - 1:
         return times, positions
     size = int(positions[-1]) + 1
@@ -172,6 +165,18 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
     # A time stamp that is slightly off the grid stays what it was.
     grid[positions] = times
     return grid, positions
+
+
+def places(times: np.ndarray, frequency: Frequency) -> np.ndarray:
+    """How many steps after the first each time stamp lies."""
+    if frequency.unit == "months":
+        month = _to_wall_clock(times, frequency.time_zone).astype("datetime64[M]").astype(np.int64)
+        return (month - month[0]) // int(frequency.count)
+    local = _to_wall_clock(times, frequency.time_zone) if times.dtype.kind == "M" else times
+    numbers = _wide(local) if frequency.unit == "step" else local.astype(np.int64)
+    # No memory holds a grid of 2^40 steps, and larger numbers would wrap around in the sum.
+    steps = np.minimum(np.rint(np.diff(numbers) / frequency.count), 2.0**40).astype(np.int64)
+    return np.concatenate([[0], np.cumsum(steps)])
 
 
 def _mostly_empty(size: float, filled: int) -> bool:
@@ -254,7 +259,7 @@ def zone_named(name: str) -> tzinfo:
         return timezone(sign * timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6])))
     try:
         return ZoneInfo(name)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, KeyError) as error:
         raise DataError(
             f"The time zone {name!r} is not known here. Convert the time stamps to UTC first, or "
             "install the package tzdata."

@@ -35,7 +35,13 @@ import narwhals as nw
 import numpy as np
 
 from orderless.data.frames import Column, Table, can_hold, open_table, unmask
-from orderless.data.frequency import Frequency, infer_frequency, on_step, regular_grid
+from orderless.data.frequency import (
+    Frequency,
+    infer_frequency,
+    on_step,
+    places,
+    regular_grid,
+)
 from orderless.data.panel import Form, Panel, System, TimeForm
 from orderless.data.roles import assign_roles
 from orderless.data.timestamps import is_missing, parse_numbers
@@ -45,7 +51,7 @@ from orderless.errors import DataError
 LARGEST = 1e300
 # That all of a few rows are some steps of a coarser kind apart may be chance, less often than this
 # it is not.
-ONCE_IN = 1000
+ONCE_IN = 100
 # Then a known step may be so many times finer: the days of a month, the hours of a day. Beyond,
 # nearly all of what is read would be gaps.
 FINER = 31
@@ -339,23 +345,27 @@ def _find_frequency(
     A step of their own that is known too stays: a model may have been fitted at several. Nothing
     else is asked, so that a series has the same step alone and beside others.
     """
-    steps = (on_step(times, one, form.time_zone) for one in known)
-    fitting = [one for one in steps if one and can_hold(form, one.future(times[-1], 1))]
-
-    def last_place(step: Frequency) -> int:
-        return len(regular_grid(times, step)[0]) - 1
-
+    own, error = None, None
     try:
         own = infer_frequency(times, form.time_zone)
-    except DataError:
-        if not fitting:
-            raise
-        return min(fitting, key=last_place)
-    if own is None:
-        return next(iter(fitting), None)
-    if not fitting or any(own.is_like(one) for one in known):
+    except DataError as irregular:
+        error = irregular
+    if own is not None and any(own.is_like(one) for one in known):
         return own
-    for step in sorted(fitting, key=last_place):
+    steps = (on_step(times, one, form.time_zone) for one in known)
+    fitting = [one for one in steps if one and can_hold(form, one.future(times[-1], 12))]
+    if error is not None and not fitting:
+        raise error
+    if len(times) == 1:
+        return next(iter(fitting), None)
+
+    def last_place(step: Frequency) -> int:
+        return int(places(times, step)[-1])
+
+    fitting.sort(key=last_place)
+    if own is None:
+        return fitting[0]
+    for step in fitting:
         times_finer = last_place(step) / last_place(own)
         is_chance = (len(times) - 1) * math.log(times_finer) < math.log(ONCE_IN)
         if times_finer > 1 and (is_chance or times_finer <= finer):
@@ -363,7 +373,7 @@ def _find_frequency(
                 warnings.warn(
                     f"Time stamps {own} apart are read, and forecast, at a step of {step}: the "
                     "model was fitted at that, and they lie on it.",
-                    stacklevel=6,
+                    stacklevel=8,  # whoever called `predict`
                 )
             return step
     return own

@@ -151,7 +151,8 @@ def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm]
         one.astimezone(UTC).replace(tzinfo=None) if one.tzinfo else one for one in stamps
     ]
     zone = "UTC" if aware == {True} else None
-    return to_nanoseconds(times, where), TimeForm("datetime", time_zone=zone)
+    kind = "datetime" if any(isinstance(one, datetime) for one in known) else "date"
+    return to_nanoseconds(times, where), TimeForm(kind, time_zone=zone)
 
 
 def parse_numbers(numbers: np.ndarray) -> tuple[np.ndarray, str] | None:

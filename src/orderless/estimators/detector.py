@@ -139,7 +139,7 @@ class Detector(Estimator):
         training, validation = split_in_time(lengths, self.context_, self.validation_share)
         # A system too short to be split is usual data as a whole.
         usual = [(0 if begin == end else begin, end) for begin, end in validation]
-        _check_part(panel, training, "train", panel.variables)
+        _check_part(panel, training, "train", set(panel.variables))
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
         # A single reading does not tell that a variable stands still: it counts as a new one.
@@ -147,8 +147,8 @@ class Detector(Estimator):
         scales = scales_of_fit(panel, ends)
         self.scales_ = {name: pair for name, pair in scales.items() if name in again}
         self.marked_ = True
-        moving = np.array(panel.variables)[self._moving(panel.variables)].tolist()
-        _check_part(panel, usual, "find the threshold", moving or panel.variables)
+        moving = {name for name, (_, spread) in self.scales_.items() if spread > 0}
+        _check_part(panel, usual, "find the threshold", moving or set(panel.variables))
         several = panel.form.group is not None or len(panel.systems) > 1
         self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
@@ -246,7 +246,9 @@ class Detector(Estimator):
         names = list(usual)
         moving = self._moving(names)
         errors = np.array([usual[name] for name in names])
-        overall = max(float(errors[moving].mean()) if moving.any() else 1.0, 1e-12)
+        # Where nothing does, all that there is to find are moves.
+        any_moves = any(spread > 0 for _, spread in self.scales_.values())
+        overall = max(float(errors[moving].mean()) if any_moves else 1.0, 1e-12)
         # A variable that can be told almost exactly would ring at every rounding error. And one
         # that stood still, once it has moved for good, must leave others a say.
         least = np.where(moving, max(1e-3 * overall, 1e-12), overall)
@@ -264,8 +266,8 @@ class Detector(Estimator):
             score[np.isfinite(one[self._moving(system.names)]).any(0)]
             for score, one, system in zip(combined, each, held_out, strict=True)
         ]
-        # Where nothing moves at all, it lies between what is usual, 1, and a move, 100.
-        self.threshold_ = self._find_threshold(told) if any(map(len, told)) else MOVE
+        # Without any, it lies between what is usual, 1, and a move, 100.
+        self.threshold_ = self._find_threshold(told) if any_moves else MOVE
 
     def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
         """What the asked share of moments lies above; 0 if there are none."""

@@ -536,7 +536,7 @@ def _find_frequencies(panel: Panel, windows: ForecastingWindows) -> tuple[Freque
     for system, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
         step = panel.systems[system].frequency
         # That of jittered stamps is a mean, at which no others lie for long.
-        if count and step is not None and (step.unit == "step" or isinstance(step.count, int)):
+        if count and step is not None and isinstance(step.count, int):
             counts[step] += count
     distinct: list[Frequency] = []
     for step in sorted(counts, key=lambda one: (-counts[one], one.count)):
