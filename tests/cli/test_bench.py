@@ -42,3 +42,14 @@ def test_failures_count_though_nobody_reads_of_them(
     monkeypatch.setattr("orderless.bench.harness.run_cells", lambda *args, **settings: summary)
     command = ["bench", "run", "pools", "--only", "features/16/mean", "--seeds", "1"]
     assert unread_main([*command, "--results", str(tmp_path)]) == code
+
+
+@pytest.mark.parametrize("table", ["pools", "long-term", "ablation"])
+@pytest.mark.parametrize("seeds", ["0", "-1", "two"])
+def test_less_than_one_seed_is_refused(table, seeds, tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["bench", "run", table, "--seeds", seeds, "--results", str(tmp_path)])
+    assert f"'{seeds}' is not a number of seeds, 1 or more" in capsys.readouterr().err
+    (tmp_path / "run.toml").write_text(f'seeds = "{seeds}"')
+    assert main(["bench", "run", table, "--config", str(tmp_path / "run.toml")]) == 2
+    assert f"seeds: '{seeds}' is not a number of seeds" in capsys.readouterr().err

@@ -114,3 +114,19 @@ def test_labels_that_are_no_classes_of_the_model_are_named(classifier, numbered,
     assert main(["classify", str(classifier), str(numbered(7, 8, 9)), *columns]) == 0
     expected = "0 of 9 cases named rightly: the labels 7, 8, 9 are none of the model's classes "
     assert capsys.readouterr().err.endswith(expected + "drift, fast, slow\n")
+
+
+def test_a_column_of_classes_is_refused_where_there_are_no_columns(
+    files, classifier, tmp_path, capsys
+):
+    cases = str(files / "cases.ts")
+    out = str(tmp_path / "names")
+    for command in (
+        ["classify", str(classifier), cases],
+        ["fit", cases, "--task", "classify", "--out", out],
+        ["verify", str(classifier), "--data", cases],
+    ):
+        assert main([*command, "--label", "class"]) == 2
+        said = capsys.readouterr().err
+        assert "--label names a column, and cases.ts has none" in said
+        assert "Leave --label out." in said

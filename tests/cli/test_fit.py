@@ -182,3 +182,24 @@ def test_a_checkpoint_that_cannot_be_written_is_found_before_training(
     command += ["--epochs", "1", "--checkpoint", str(tmp_path / "file" / "state")]
     assert main([*command, "--out", str(tmp_path / "model")]) == 2
     assert "state of the run cannot be written" in capsys.readouterr().err
+
+
+def test_shops_keep_their_leading_zeros(tmp_path, capsys):
+    days = [f"2026-01-{day:02}" for day in range(1, 29)]
+    rows = [f"{shop},{day},{n}.5" for shop in ("00501", "501") for n, day in enumerate(days)]
+    (tmp_path / "shops.csv").write_text("\n".join(["shop,day,x", *rows]) + "\n")
+    shops, model = str(tmp_path / "shops.csv"), str(tmp_path / "model")
+    fit = ["fit", shops, "--group", "shop", "--horizon", "2", "--context", "4", "--epochs", "0"]
+    assert main([*fit, "--out", model, "--quiet"]) == 0
+    assert main(["predict", model, shops]) == 0
+    _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(",")[0] for row in rows] == ["00501", "00501", "501", "501"]
+
+
+def test_a_state_that_was_kept_is_gone_once_the_model_is_saved(files, tmp_path):
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--epochs", "1", "--quiet"]
+    command += ["--network", "channels=16", "--training", "steps_per_epoch=2"]
+    command += ["--out", str(tmp_path / "model"), "--checkpoint", str(tmp_path / "state")]
+    for seed in ("1", "2"):
+        assert main([*command, "--seed", seed]) == 0
+        assert not (tmp_path / "state").exists()

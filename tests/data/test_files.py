@@ -520,3 +520,18 @@ def test_an_entry_in_quotes_may_be_long(tmp_path):
     path = tmp_path / "long.csv"
     path.write_text('a,b\n1,"' + "x" * 300_000 + '"\n2,y\n')
     assert read_table(path).shape == (2, 2)
+
+
+def test_names_keep_their_leading_zeros(library, tmp_path):
+    (tmp_path / "a.csv").write_text(
+        "shop,sensor,time,x\n00501,01,1,010\n\n00501,1,1,020\n00502,1,2,030\n"
+    )
+    table = read_table(tmp_path / "a.csv", names=["shop", "nowhere"])
+    panel = read_panel(table, group="shop", variable="sensor", value="x", time="time")
+    assert [one.name for one in panel.systems] == ["00501", "00502"]
+    assert [one.variables for one in panel.systems] == [("01", "1"), ("1",)]
+    # Readings are numbers as before, and so are names without such zeros.
+    assert panel.systems[1].values.tolist() == [[30.0]]
+    (tmp_path / "b.csv").write_text("shop,time,x\n501,1,010\n,2,2\n502,1,3\n")
+    shops = read_table(tmp_path / "b.csv", names=["shop"])["shop"]
+    assert np.asarray(shops, float).tolist()[::2] == [501.0, 502.0]

@@ -25,6 +25,11 @@ def test_motions_are_told_apart(trained):
     assert set(trained.predict(CASES[36:])) <= set(LABELS)
 
 
+def test_labels_of_another_kind_are_no_score_of_zero(trained):
+    with pytest.raises(DataError, match="'0', '1' are none of the model's classes"):
+        trained.score(CASES[:2], ["0", "1"])
+
+
 def test_probabilities_add_up_to_one(trained):
     probabilities = trained.predict_proba(CASES)
     assert probabilities.shape == (48, 3)

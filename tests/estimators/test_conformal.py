@@ -120,3 +120,9 @@ def test_levels_and_quantiles_name_their_columns():
 def test_levels_outside_their_range_are_refused(level, quantiles):
     with pytest.raises(SettingError):
         column_endings(level, quantiles)
+
+
+def test_a_level_is_in_percent():
+    assert list(column_endings(80, None)) == ["lo-80", "hi-80"]
+    with pytest.raises(SettingError, match="give 80 for an interval of 80 %"):
+        column_endings([95, 0.8], None)

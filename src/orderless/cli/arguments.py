@@ -51,13 +51,15 @@ def add_columns(parser: argparse.ArgumentParser) -> None:
     columns.add_argument("--group", metavar="COLUMN", help="what tells independent systems apart")
 
 
-def add_out(parser: argparse.ArgumentParser, what: str) -> None:
+def add_out(
+    parser: argparse.ArgumentParser, what: str, *, default: str = "CSV on standard output"
+) -> None:
     """Where the resulting table goes."""
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"{what}: .csv, .tsv, .parquet or .pq (default: CSV on standard output)",
+        help=f"{what}: .csv, .tsv, .parquet or .pq (default: {default})",
     )
 
 

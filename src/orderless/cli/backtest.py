@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PERCENT,PERCENT",
         help="intervals whose coverage is measured, such as 80,95",
     )
-    add_out(parser, "the forecasts")
+    add_out(parser, "the forecasts", default="not written")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the scores as JSON")
     add_plot(parser)
 
@@ -33,14 +33,17 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places, write_record
     from orderless.cli.tables import open_series
+    from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel, write_table
 
     check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
-    table, columns = open_series(arguments.data, given_columns(arguments))
-    columns = {**model.columns_, **columns}
+    columns = {**model.columns_, **given_columns(arguments)}
+    table, columns = open_series(arguments.data, columns)
     panel = read_panel(table, **columns, **model.known_steps)
+    check_drawn(arguments, panel)
     result = model.backtest(panel, arguments.windows, step=arguments.step, level=arguments.level)
+    name_unseen(arguments, panel, model)
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)
     if arguments.json is not None:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="cells whose name holds this: ETTh1/96, /ridge/ or m4/; may be given several times",
     )
     parser.add_argument("--protocol", choices=("fair", "paper", "both"), default="fair")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
+    parser.add_argument("--seeds", type=_seeds, default=3, metavar="N", help="seeds 0 to N - 1 (3)")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="cells side by side, a process each (1)"
     )
@@ -145,6 +145,12 @@ def _cells(table, arguments: argparse.Namespace) -> list:
     if arguments.budget is None:
         return cells
     return [cell.with_budget(*arguments.budget) for cell in cells]
+
+
+def _seeds(words: str) -> int:
+    if not words.isdecimal() or int(words) < 1:
+        raise argparse.ArgumentTypeError(f"{words!r} is not a number of seeds, 1 or more")
+    return int(words)
 
 
 def _budget(words: str) -> tuple[int, int]:

@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
     from orderless.cli.tables import CASE, put_table
+    from orderless.cli.variables import name_unseen
     from orderless.data import read_cases
 
     check_places(arguments)
@@ -33,14 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
     data, classes, columns = _read(arguments, model)
     panel = read_cases(data, **columns)
     probabilities = model.predict_proba(panel)
-    new = sorted(set(panel.variables) - set(model.variables_in_))
-    if new:
-        # A column of classes in numbers would pass for a variable without a word.
-        print(
-            f"taken as variables, though `fit` did not see them: {', '.join(new[:5])} (name a "
-            "column of classes with --label)",
-            file=sys.stderr,
-        )
+    name_unseen(arguments, panel, model, "name a column of classes with --label")
     best = probabilities.argmax(1)
     names = [system.name for system in panel.systems]
     table: dict[str, Any] = {CASE: names, "class": model.classes_[best]}
@@ -77,13 +71,13 @@ def _compare(labels: Any, classes: Any) -> Any:
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Cases, their classes where known, and the columns."""
-    from orderless.cli.tables import open_cases, take_labels
-    from orderless.data import read_table
+    from orderless.cli.tables import check_label, open_cases, open_table, take_labels
 
+    check_label(arguments.data, arguments.label)
     if arguments.data.suffix.lower() == ".ts":
         return *open_cases(arguments.data), {}
     columns = {**model.columns_, **given_columns(arguments)}
-    table, classes = read_table(arguments.data), None
-    if arguments.label is not None:
-        table, classes = take_labels(table, arguments.label, columns.get("group", "case"))
-    return table, classes, columns
+    if arguments.label is None:
+        return open_table(arguments.data, columns), None, columns
+    table = open_table(arguments.data, columns, arguments.label)
+    return *take_labels(table, arguments.label, columns.get("group", "case")), columns

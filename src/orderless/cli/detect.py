@@ -27,13 +27,17 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
     from orderless.cli.tables import add_column, get_column, open_series, put_table
+    from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel
 
     check_places(arguments)
     model = open_model(arguments.model, "Detector")
-    table, columns = open_series(arguments.data, given_columns(arguments))
-    panel = read_panel(table, **{**model.columns_, **columns})
+    columns = {**model.columns_, **given_columns(arguments)}
+    table, columns = open_series(arguments.data, columns)
+    panel = read_panel(table, **columns)
+    check_drawn(arguments, panel)
     scores = model.score(panel)
+    name_unseen(arguments, panel, model)
     alarms = get_column(scores, "score") > model.threshold_
     try:
         if arguments.plot is not None:

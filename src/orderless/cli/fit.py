@@ -105,8 +105,8 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         "--checkpoint",
         type=Path,
         metavar="FOLDER",
-        help="keep the state of the run here, to continue after a stop (default: MODEL/checkpoint, "
-        "removed at the end)",
+        help="keep the state of the run here, to continue after a stop, until the model is saved "
+        "(default: MODEL/checkpoint)",
     )
     model.add_argument("--quiet", action="store_true", help="say nothing")
 
@@ -123,8 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
     inputs, columns = _read(arguments)
     model.fit(*inputs, checkpoint=checkpoint, **columns)
     model.save(arguments.out)
-    if arguments.checkpoint is None:
-        _remove(checkpoint)
+    _remove(checkpoint)  # what it was kept for is done, and it would be in the way of the next run
     if not arguments.quiet:
         print(f"saved     {arguments.out}")
 
@@ -175,7 +174,7 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
 
 def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str]]:
     """What `fit` takes, (data,) or (cases, classes), and the columns."""
-    from orderless.cli.tables import open_cases, open_series, take_labels
+    from orderless.cli.tables import check_label, open_cases, open_series, take_labels
     from orderless.errors import DataError, SettingError
 
     columns = given_columns(arguments)
@@ -184,6 +183,7 @@ def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str
             raise SettingError("--label is for --task classify. Leave it out.")
         data, columns = open_series(arguments.data, columns)
         return (data,), columns
+    check_label(arguments.data, arguments.label)
     if arguments.data.suffix.lower() == ".ts":
         cases, classes = open_cases(arguments.data)
         if classes is None:
@@ -194,5 +194,5 @@ def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str
             "A table of cases needs --group, the column that names the case, and --label, the "
             "column that holds its class."
         )
-    table, columns = open_series(arguments.data, columns)
+    table, columns = open_series(arguments.data, columns, arguments.label)
     return take_labels(table, arguments.label, arguments.group), columns

@@ -34,14 +34,17 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
     from orderless.cli.tables import open_series, put_table
+    from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel
 
     check_places(arguments)
     model = open_model(arguments.model, "Forecaster")
-    table, columns = open_series(arguments.data, given_columns(arguments))
-    columns = {**model.columns_, **columns}
+    columns = {**model.columns_, **given_columns(arguments)}
+    table, columns = open_series(arguments.data, columns)
     panel = read_panel(table, **columns, **model.known_steps)
+    check_drawn(arguments, panel)
     forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
+    name_unseen(arguments, panel, model)
     try:
         if arguments.plot is not None:
             from orderless.estimators.pictures import draw_forecast

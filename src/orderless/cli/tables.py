@@ -8,14 +8,23 @@ from typing import Any
 CASE = "case"
 
 
-def open_series(path: Path, columns: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The table in a file, and its columns; the cases of a .ts file are independent systems."""
-    from orderless.data import read_table
+def open_series(path: Path, columns: dict[str, Any], *labels: str) -> tuple[Any, dict[str, Any]]:
+    """The table in a file, and its columns; the cases of a .ts file are independent systems.
 
+    labels: columns that hold classes.
+    """
     if path.suffix.lower() != ".ts":
-        return read_table(path), columns
+        return open_table(path, columns, *labels), columns
     cases, _ = open_cases(path)
     return _as_table(cases), {"group": CASE}
+
+
+def open_table(path: Path, columns: dict[str, Any], *labels: str) -> Any:
+    """The table in a file, in which columns that name things keep leading zeros."""
+    from orderless.data import read_table
+
+    named = (columns.get(role) for role in ("group", "variable"))
+    return read_table(path, names=[*labels, *(name for name in named if name is not None)])
 
 
 def open_cases(path: Path) -> tuple[Any, Any]:
@@ -23,6 +32,17 @@ def open_cases(path: Path) -> tuple[Any, Any]:
     from orderless.data import read_ts
 
     return read_ts(path)
+
+
+def check_label(path: Path, label: str | None) -> None:
+    """Refuse a column of classes for a file that has no columns."""
+    from orderless.errors import SettingError
+
+    if label is not None and path.suffix.lower() == ".ts":
+        raise SettingError(
+            f"--label names a column, and {path.name} has none: a .ts file has its classes at the "
+            "end of each case. Leave --label out."
+        )
 
 
 def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:

@@ -51,19 +51,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, str]]:
-    from orderless.cli.tables import open_cases, open_series, take_labels
+    from orderless.cli.tables import check_label, open_cases, open_series, take_labels
     from orderless.estimators import Classifier
 
-    columns = given_columns(arguments)
     if arguments.data is None:
         return None, {}
+    columns = {**model.columns_, **given_columns(arguments)}
+    check_label(arguments.data, arguments.label)
     if isinstance(model, Classifier) and arguments.data.suffix.lower() == ".ts":
         return open_cases(arguments.data)[0], {}
-    table, columns = open_series(arguments.data, columns)
-    if arguments.label is not None:
-        group = {**model.columns_, **columns}.get("group", "case")
-        table, _ = take_labels(table, arguments.label, group)
-    return table, columns
+    if arguments.label is None:
+        return open_series(arguments.data, columns)
+    table, columns = open_series(arguments.data, columns, arguments.label)
+    return take_labels(table, arguments.label, columns.get("group", "case"))[0], columns
 
 
 def _print(verification: "Verification") -> None:

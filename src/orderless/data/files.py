@@ -22,6 +22,7 @@ from typing import Any, TextIO
 import narwhals as nw
 import numpy as np
 
+from orderless.data.roles import VARIABLE_NAMES
 from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
@@ -29,6 +30,7 @@ from orderless.errors import DataError
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
+LEADING_ZERO = re.compile(r"0\d+")
 # What pandas calls the one level of an index without a name in parquet. It comes last.
 NAMELESS_INDEX = "__index_level_0__"
 # A name in quotes, after whichever separator, and all of the first row: names may have line breaks.
@@ -38,8 +40,11 @@ LONGEST_HEADER = 2**24
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
-def read_table(path: str | PathLike[str]) -> Any:
+def read_table(path: str | PathLike[str], *, names: Collection[Any] = ()) -> Any:
     """A frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
+
+    names: columns that name things, such as groups and labels. There 007 is not 7: if one entry of
+    such a column in CSV has a leading zero, all are text.
 
     CSV is UTF-8 with a header; commas, semicolons, tabs and bars are told apart by the header. A
     first column without a name is dropped where it only numbers the rows, and called "time"
@@ -58,28 +63,29 @@ def read_table(path: str | PathLike[str]) -> Any:
     if path.suffix.lower() in (".parquet", ".pq"):
         return _read_parquet(path)
     try:
-        names, separator = _csv_header(path)
-        _check_rows(path, len(names), separator)
+        header, separator = _csv_header(path)
+        _check_rows(path, len(header), separator)
     except csv.Error as error:
         raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     installed = next((name for name in CSV_READERS if find_spec(name)), None)
     try:
         if installed:
             source = _without_blank_lines(path, separator)
-            table = _rename(CSV_READERS[installed](source, separator), names)
+            table = _rename(CSV_READERS[installed](source, separator), header)
         else:
-            table = read_csv_plainly(path, names, separator)
+            table = read_csv_plainly(path, header, separator)
     except DataError:
         raise
     except Exception as error:
         # Every library has its own words for what is not UTF-8; these are ours.
         _text(path)
         raise DataError(
-            f"{path.name} cannot be read as CSV with {separator!r} between {len(names)} columns "
+            f"{path.name} cannot be read as CSV with {separator!r} between {len(header)} columns "
             f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
             "or bars."
         ) from error
-    return _name_first_column(_read_numbers(_drop_nameless(table)))
+    table = _read_numbers(_drop_nameless(table))
+    return _name_first_column(_keep_zeros(table, path, header, separator, names))
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
@@ -114,6 +120,8 @@ def check_destination(path: str | PathLike[str], endings: Collection[str] = ()) 
         raise DataError(f"{path} must end in {', '.join(endings)} to say its format.")
     if path.is_dir():
         raise DataError(f"{path} is a folder. Name a file.")
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path} is a device or a pipe, which a file would replace. Name a file.")
     if not path.parent.is_dir():
         raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
@@ -365,6 +373,34 @@ def _read_numbers(table: Any) -> Any:
             column = np.array([int(one) for one in entries], np.int64)
         frame = frame.with_columns(nw.new_series(name, column, backend=frame.implementation))
     return frame.to_native()
+
+
+def _keep_zeros(
+    table: Any, path: Path, header: list[str], separator: str, names: Collection[Any]
+) -> Any:
+    """The table, in which columns that name things keep their leading zeros."""
+    for name in {*VARIABLE_NAMES, *names} & set(header):
+        if _is_text(table, name):
+            continue
+        rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=separator)
+        column = header.index(name)
+        entries = [row[column].strip() for row in rows if len(row) == len(header)][1:]
+        if not any(LEADING_ZERO.fullmatch(one) for one in entries):
+            continue
+        texts = [None if one in MISSING else one for one in entries]
+        if isinstance(table, dict):
+            table = table | {name: np.array(texts, object)}
+            continue
+        frame = nw.from_native(table, eager_only=True)
+        series = nw.new_series(name, texts, nw.String, backend=frame.implementation)
+        table = frame.with_columns(series).to_native()
+    return table
+
+
+def _is_text(table: Any, name: str) -> bool:
+    if isinstance(table, dict):
+        return table[name].dtype == object
+    return nw.from_native(table, eager_only=True).schema[name] == nw.String
 
 
 def _drop_nameless(table: Any) -> Any:

@@ -135,7 +135,17 @@ class Classifier(Estimator):
     def score(self, X: Any, y: Any, **columns: Hashable) -> float:
         """The share of cases whose class is predicted rightly."""
         predicted = self.predict(X, **columns)
-        return float((predicted == read_labels(y, len(predicted))).mean())
+        labels = read_labels(y, len(predicted))
+        if not set(labels.tolist()) & set(self.classes_.tolist()):
+            given, known = (
+                ", ".join(sorted(map(repr, set(each.tolist())))[:5])
+                for each in (labels, self.classes_)
+            )
+            raise DataError(
+                f"The labels {given} are none of the model's classes {known}: give them as `fit` "
+                "had them."
+            )
+        return float((predicted == labels).mean())
 
     def _build_task(self, panel: Panel, codes: np.ndarray) -> ClassificationTask:
         config = build_network_config(

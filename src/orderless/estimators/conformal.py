@@ -140,7 +140,10 @@ def column_endings(
     level=[80] gives {"lo-80": .1, "hi-80": .9}; quantiles=[.05] gives {"q0.05": .05}.
     """
     endings: dict[str, float] = {}
-    for percent in _numbers("level", level, 100):
+    percents = _numbers("level", level, 100)
+    if any(one < 1 for one in percents):
+        raise SettingError(f"`level` is {level!r}, in percent: give 80 for an interval of 80 %.")
+    for percent in percents:
         endings[f"lo-{percent:g}"] = (1 - percent / 100) / 2
         endings[f"hi-{percent:g}"] = (1 + percent / 100) / 2
     for quantile in _numbers("quantiles", quantiles, 1):
