@@ -8,6 +8,7 @@ from orderless.data import (
     Series,
     covering_starts,
     draw_variables,
+    most_variables,
     scores_over_time,
     split_in_time,
     window_starts,
@@ -156,6 +157,18 @@ def test_halves_of_halves_are_drawn_and_sometimes_all():
     drawn = [draw_variables(members, generator) for _ in range(300)]
     sizes = {8 if one is None else one.shape[1] for one in drawn}
     assert sizes == {8, 4, 2, 1}
+
+
+def test_of_very_many_variables_a_step_sees_the_most_it_may_and_halves_of_these():
+    members = torch.zeros(2, 3000, dtype=torch.bool)
+    members[0], members[1, 1000:1500] = True, True
+    generator = torch.Generator().manual_seed(0)
+    drawn = [draw_variables(members, generator) for _ in range(300)]
+    assert {one.shape[1] for one in drawn} == {2**k for k in range(11)}
+    whole = most_variables(members, generator)
+    assert whole.shape == (2, 1024)
+    assert members[1, whole[1]].sum() == 500
+    assert most_variables(members[:, :1024], generator) is None
 
 
 @settings(max_examples=60)

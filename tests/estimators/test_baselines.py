@@ -46,6 +46,25 @@ def test_coupled_ridge_finds_what_the_others_know_and_is_ridge_for_a_lone_variab
     torch.testing.assert_close(ridges.own(alone), ridges.coupled(alone))
 
 
+def test_ridge_of_very_many_variables_learns_from_as_many_times_as_that_of_fewer():
+    random = np.random.default_rng(0)
+    drive = np.zeros(300)
+    for t in range(1, 300):
+        drive[t] = 0.9 * drive[t - 1] + random.normal()
+    x = drive + random.normal(size=(20_000, 300))
+    train = window_starts([300], 16, 1, targets=[(0, 200)])
+    validation = window_starts([300], 16, 1, targets=[(200, 300)])
+    errors = []
+    for some in (x[:1000], x):
+        series = Series.from_arrays([some], [np.ones(some.shape, bool)])
+        ridges = fit_ridges(series, train, validation, 16, 1)
+        batch = Series.from_arrays([x[:1000]], [np.ones((1000, 300), bool)]).batch(
+            validation, 16, 1
+        )
+        errors.append(float((ridges.coupled(batch.values) - batch.targets).square().mean()))
+    assert errors[1] < 1.03 * errors[0], errors
+
+
 def test_thinning_keeps_at_most_the_number_asked_for():
     index = torch.arange(100)[:, None]
     assert len(thin(index, 30)) <= 30

@@ -107,6 +107,11 @@ class Panel:
         return tuple(dict.fromkeys(name for system in self.systems for name in system.variables))
 
     @property
+    def widest(self) -> int:
+        """How many variables the system with the most of them has."""
+        return max(len(system.variables) for system in self.systems)
+
+    @property
     def missing_share(self) -> float:
         """The share of all (variable, time) entries that was not observed."""
         entries = sum(system.observed.size for system in self.systems)

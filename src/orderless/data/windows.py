@@ -15,6 +15,10 @@ from torch import Tensor
 
 from orderless.errors import DataError
 
+MOST_VARIABLES = 1024
+"""Of a window, in one step of training: the mean of so many is hardly another than that of all, and
+windows of other times teach more than further variables of the same."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -184,17 +188,28 @@ def draw_variables(
 ) -> Tensor | None:
     """A random subset of variables for each window of a batch, [window, chosen], or None for all.
 
-    With probability `keep_all` nothing is dropped. Otherwise one number of variables holds for the
-    batch, a half, a quarter and so on down to one, each as likely, and each window draws its own
-    members. So few numbers that a GPU can keep a recording of a step for each. `members` is
-    [window, variable]; the generator is a CPU one, so that the draw is the same on every device.
+    With probability `keep_all` nothing is dropped, or no more than what exceeds `MOST_VARIABLES`.
+    Otherwise one number of variables holds for the batch, a half of that, a quarter and so on down
+    to one, each as likely, and each window draws its own members. So few numbers that a GPU can
+    keep a recording of a step for each. `members` is [window, variable]; the generator is a CPU
+    one, so that the draw is the same on every device.
     """
-    most = members.shape[1]
+    most = min(members.shape[1], MOST_VARIABLES)
     keep, size = torch.rand(2, generator=generator).tolist()
     if most == 1 or keep < keep_all:
-        return None
+        return most_variables(members, generator)
     halvings = 1 + int(size * math.ceil(math.log2(most)))
-    chosen = math.ceil(most / 2**halvings)
+    return _choose(members, math.ceil(most / 2**halvings), generator)
+
+
+def most_variables(members: Tensor, generator: torch.Generator) -> Tensor | None:
+    """`MOST_VARIABLES` of each window at random, [window, chosen]; None where there are no more."""
+    if members.shape[1] <= MOST_VARIABLES:
+        return None
+    return _choose(members, MOST_VARIABLES, generator)
+
+
+def _choose(members: Tensor, chosen: int, generator: torch.Generator) -> Tensor:
     # Luck travels to the members, never the reverse: reading from a GPU would make it wait.
     luck = torch.rand(members.shape, generator=generator).to(members.device)
     luck = torch.where(members, luck, -1.0)

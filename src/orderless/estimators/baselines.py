@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from orderless.data import Series
+from orderless.data import Series, most_variables
+from orderless.data.windows import MOST_VARIABLES
 from orderless.nn import LinearForecast, RidgeStatistics
 
 MOST_ROWS = 200_000
@@ -71,15 +72,20 @@ def fit_ridges(
 def fit_linear(linear: LinearForecast, series: Series, train: Tensor, validation: Tensor) -> None:
     """Fit in closed form, with the penalty that does best on validation, and freeze.
 
-    More than `MOST_ROWS` look-backs are thinned out evenly.
+    More than `MOST_ROWS` look-backs are thinned out evenly, after each window was left with as many
+    variables as `most_variables` takes at random.
     """
-    variables, length = series.members.shape[1], linear.context + linear.horizon
+    length = linear.context + linear.horizon
 
     def collect(index: Tensor) -> RidgeStatistics:
         statistics = RidgeStatistics(linear)
-        index = thin(index, MOST_ROWS // variables)
-        for part in index.split(max(1, ENTRIES_AT_ONCE // (length * variables))):
-            batch = series.batch(part, linear.context, linear.horizon)
+        generator = torch.Generator().manual_seed(0)
+        widest = min(series.members.shape[1], MOST_VARIABLES)
+        index = thin(index, MOST_ROWS // widest)
+        for part in index.split(max(1, ENTRIES_AT_ONCE // (length * widest))):
+            members = series.members[part[:, 0].to(series.members.device)]
+            chosen = most_variables(members, generator)
+            batch = series.batch(part, linear.context, linear.horizon, chosen)
             statistics.update(
                 batch.values, batch.targets, batch.observed, batch.target_observed, batch.members
             )

@@ -12,6 +12,10 @@ from orderless.estimators.preparation import check_observed
 LONGEST_CONTEXT = 336
 MOST_HELD_OUT = 1024
 """Windows scored at each validation; more would cost time and change no decision."""
+MOST_ROWS = 2**18
+"""Look-backs of one variable in them: of many variables fewer windows are scored."""
+FEWEST_HELD_OUT = 64
+"""Windows all the same, for what befalls all variables at once is one event."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +71,12 @@ def cut_forecasting_windows(
                 f"Not a single value is observed in the part of the data that is there to "
                 f"{purpose}. Cut off what comes before the first and after the last readings."
             )
+    most = min(MOST_HELD_OUT, max(FEWEST_HELD_OUT, MOST_ROWS // panel.widest))
     return ForecastingWindows(
         context=context,
         train=train,
-        selection=thin(selection, MOST_HELD_OUT),
-        calibration=thin(calibration, MOST_HELD_OUT),
+        selection=thin(selection, most),
+        calibration=thin(calibration, most),
         ends=[end for _, end in training],
         held_out=held_out,
     )

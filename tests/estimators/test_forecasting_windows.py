@@ -1,0 +1,24 @@
+import numpy as np
+import pytest
+
+from orderless.data import read_panel
+from orderless.estimators.forecasting_windows import cut_forecasting_windows
+
+
+@pytest.mark.parametrize(
+    ("steps", "variables", "held_out"), [(9000, 3, 1024), (900, 512, 360), (900, 4096, 64)]
+)
+def test_of_many_variables_fewer_windows_are_held_out(steps, variables, held_out):
+    panel = read_panel(np.ones((steps, variables), np.float32))
+    windows = cut_forecasting_windows(panel, 1, 8, share=0.8)
+    for some in (windows.selection, windows.calibration):
+        assert 0.7 * held_out <= len(some) <= held_out
+
+
+def test_few_variables_are_few_whatever_others_are_called():
+    """A hundred systems of one variable each, every one with a name of its own."""
+    series = {"time": np.tile(np.arange(100), 100), "value": np.ones(10_000)}
+    names = np.repeat([f"sensor {k}" for k in range(100)], 100)
+    panel = read_panel({**series, "sensor": names, "plant": names}, group="plant")
+    assert len(panel.variables) == 100
+    assert panel.widest == 1
