@@ -60,7 +60,7 @@ def test_a_column_of_classes_does_not_pass_for_a_variable_in_silence(files, tmp_
     assert main([*command, "--out", str(tmp_path / "names")]) == 0
     assert main(["classify", str(tmp_path / "names"), str(tmp_path / "cases.csv"), *columns]) == 0
     said = capsys.readouterr().err
-    assert "did not see them: class" in said
+    assert "did not see: class" in said
     assert "--label" in said
 
 

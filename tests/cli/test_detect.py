@@ -1,8 +1,12 @@
 import numpy as np
+import pandas as pd
+import pytest
 
-from orderless import load
+from orderless import Detector, load
 from orderless.cli import main
 from orderless.data import read_table
+
+TINY = {"channels": 8, "states": 2, "branches": ["long"]}
 
 
 def test_detect_writes_scores_and_alarms(files, detector, tmp_path, capsys):
@@ -32,3 +36,31 @@ def test_detect_draws_a_picture(files, detector, tmp_path):
     picture.unlink()
     assert main([*command, "--plot", str(picture), "--plot-variables", "sensor_2"]) == 0
     assert picture.exists()
+
+
+@pytest.fixture
+def plants(files, tmp_path):
+    """healthy.csv as two plants, 001 and 002; beside it a model to which they are numbers."""
+    header, *rows = (files / "healthy.csv").read_text().splitlines()
+    rows = [f"00{1 + number // 100},{row}" for number, row in enumerate(rows)]
+    path = tmp_path / "plants.csv"
+    path.write_text("\n".join([f"plant,{header}", *rows]))
+    model = Detector(24, network=TINY, epochs=0, verbose=False)
+    model.fit(pd.read_csv(path), group="plant").save(tmp_path / "model")
+    return path
+
+
+def test_groups_are_known_with_leading_zeros_and_without(plants, capsys):
+    model = plants.parent / "model"
+    assert main(["detect", str(model), str(plants)]) == 0
+    shown = capsys.readouterr()
+    assert "did not see" not in shown.err
+    scores = np.array([float(row.split(",")[1]) for row in shown.out.splitlines()[1:]])
+    np.testing.assert_allclose(scores, load(model).score(pd.read_csv(plants))["score"], rtol=1e-9)
+
+
+def test_groups_that_fit_did_not_see_are_named(plants, capsys):
+    plants.write_text(plants.read_text().replace("\n002,", "\n030,"))
+    assert main(["detect", str(plants.parent / "model"), str(plants)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("groups that `fit` did not see: 030 (each is scored around its own") == 1

@@ -94,3 +94,21 @@ def test_the_parts_of_a_model_are_those_that_are_saved():
 def test_a_device_is_no_place_for_a_file(place):
     with pytest.raises(DataError, match="device"):
         check_places(Namespace(data=place / "c.csv", json=Path("/dev/null")))
+
+
+@pytest.mark.parametrize("flag", ["out", "json", "plot"])
+def test_a_link_to_a_stream_is_no_place_for_a_file_even_if_the_stream_is_one(flag, place):
+    with (place / "captured.txt").open("w") as stream:
+        Path("stream").symlink_to(f"/dev/fd/{stream.fileno()}")
+        Path("folder").symlink_to("/dev/fd")
+        Path("again").symlink_to("stream")
+        assert Path("again").is_file()
+        for path in ("stream", "again", f"folder/{stream.fileno()}", "/dev/stdout"):
+            with pytest.raises(DataError, match=r"device or a pipe, .* Name a file"):
+                check_places(Namespace(**{flag: Path(path)}))
+    assert Path("stream").is_symlink()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no folder of files in memory")
+def test_files_may_lie_in_memory():
+    check_places(Namespace(json=Path("/dev/shm/orderless.json")))

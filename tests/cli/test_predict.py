@@ -83,6 +83,12 @@ def test_places_are_looked_at_before_anything_is_read(place, capsys):
     assert "There is no folder none" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["predict", "backtest"])
+def test_a_level_that_is_no_percent_is_refused_before_anything_is_read(verb, capsys):
+    assert main([verb, "no model", "no data", "--level", "80,0.8"]) == 2
+    assert "in percent: give 80" in capsys.readouterr().err
+
+
 def test_a_picture_is_drawn_even_if_nobody_reads_the_table(
     files, forecaster, tmp_path, monkeypatch
 ):

@@ -36,7 +36,7 @@ def test_a_column_can_be_added_and_read(table):
 
 def test_cases_of_a_ts_file_become_groups_of_a_table(files):
     table, columns = open_series(files / "cases.ts", {})
-    assert columns == {"group": "case"}
+    assert columns == {"time": None, "variable": None, "value": None, "group": "case"}
     assert list(table) == ["case", "v0", "v1", "v2"]
     assert len(set(table["case"].tolist())) == 9
 

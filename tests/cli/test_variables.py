@@ -36,9 +36,18 @@ def test_variables_that_fit_did_not_see_are_named(command, tmp_path, capsys):
     new.write_text("\n".join(more) + "\n")
     assert main([*command[:2], str(new)]) == 0
     said = capsys.readouterr().err
-    assert said.count("though `fit` did not see them: extra (") == 1
+    assert said.count("variables that `fit` did not see: extra (leave out columns that") == 1
     assert main(command) == 0
     assert "did not see" not in capsys.readouterr().err
+
+
+def test_new_variables_of_a_long_table_are_names_in_its_rows(files, forecaster, tmp_path, capsys):
+    times = [row.split(",")[0] for row in (files / "plant.csv").read_text().splitlines()[1:]]
+    rows = [f"{time},extra,{number % 7}" for number, time in enumerate(times)]
+    (tmp_path / "long.csv").write_text("\n".join(["time,sensor,value", *rows]))
+    assert main(["predict", str(forecaster), str(tmp_path / "long.csv")]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith("not see: extra (if they are known, compare the names in column sensor)")
 
 
 @pytest.mark.parametrize(

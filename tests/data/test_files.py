@@ -151,6 +151,14 @@ def test_a_blank_line_within_quotes_is_part_of_a_text(library, tmp_path):
     assert [one.name for one in panel.systems] == ["p\n\nq", "r"]
 
 
+def test_sensors_may_be_numbered_whichever_library_reads(library, tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "time,sensor,value\n" + "".join(f"{t},{k},{t + k}\n" for t in range(3) for k in (1, 2))
+    )
+    assert read_panel(read_table(path)).variables == ("1", "2")
+
+
 def test_spaces_around_numbers_are_no_text(library, tmp_path):
     (tmp_path / "a.csv").write_text(
         "date, a, b ,on,who\n2024-01-01, 1, 2.5 , true, x\n2024-01-02, -3, NA , False, x\n"
@@ -518,15 +526,18 @@ def test_what_stands_in_quotes_does_not_divide_the_header(library, header, tmp_p
 
 def test_an_entry_in_quotes_may_be_long(tmp_path):
     path = tmp_path / "long.csv"
-    path.write_text('a,b\n1,"' + "x" * 300_000 + '"\n2,y\n')
+    path.write_text('a,b\n1,"' + "x" * 300_000 + '"\n02,y\n')
     assert read_table(path).shape == (2, 2)
+    assert read_table(path, names=["a", "b"])["a"].to_list() == ["1", "02"]
 
 
 def test_names_keep_their_leading_zeros(library, tmp_path):
     (tmp_path / "a.csv").write_text(
         "shop,sensor,time,x\n00501,01,1,010\n\n00501,1,1,020\n00502,1,2,030\n"
     )
-    table = read_table(tmp_path / "a.csv", names=["shop", "nowhere"])
+    with mock.patch.object(files, "_entries", wraps=files._entries) as passes:
+        table = read_table(tmp_path / "a.csv", names=["shop", "sensor", "nowhere"])
+    assert passes.call_count == 1
     panel = read_panel(table, group="shop", variable="sensor", value="x", time="time")
     assert [one.name for one in panel.systems] == ["00501", "00502"]
     assert [one.variables for one in panel.systems] == [("01", "1"), ("1",)]
@@ -535,3 +546,48 @@ def test_names_keep_their_leading_zeros(library, tmp_path):
     (tmp_path / "b.csv").write_text("shop,time,x\n501,1,010\n,2,2\n502,1,3\n")
     shops = read_table(tmp_path / "b.csv", names=["shop"])["shop"]
     assert np.asarray(shops, float).tolist()[::2] == [501.0, 502.0]
+
+
+@pytest.mark.parametrize("header", ["time,Sensor,value", "ds,UNIQUE_ID,y"])
+def test_variables_that_are_found_by_name_keep_their_leading_zeros(library, header, tmp_path):
+    (tmp_path / "a.csv").write_text(f"{header}\n1,001,5\n1,010,6\n2,001,7\n2,010,8\n")
+    assert read_panel(read_table(tmp_path / "a.csv")).variables == ("001", "010")
+
+
+@pytest.mark.parametrize("header", ["time,sensor,b", "time,b,tag,series,y"])
+def test_readings_under_the_name_of_a_column_of_names_are_numbers(library, header, tmp_path):
+    rows = [",".join([str(hour), *["0" + str(hour)] * header.count(",")]) for hour in range(12)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *rows]))
+    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    assert system.variables == tuple(header.split(",")[1:])
+    assert (system.values == np.arange(12)).all()
+    # A table of these names is long where its names are whole numbers.
+    (tmp_path / "b.csv").write_text("time,sensor,value\n1,01,3\n2,1.5,4\n")
+    assert read_panel(read_table(tmp_path / "b.csv")).variables == ("sensor", "value")
+
+
+def test_names_are_not_looked_at_again_where_no_entry_has_a_leading_zero(
+    library, tmp_path, monkeypatch
+):
+    row = "2026-01-01 00:00,01:30,01/02,7,0,0.05,-0.07,a-01\n"
+    (tmp_path / "a.csv").write_text("time,clock,day,shop,a,b,c,d\n" + row)
+    monkeypatch.setattr(files, "_entries", pytest.fail)
+    assert columns_of(read_table(tmp_path / "a.csv", names=["shop"]))["shop"] == [7]
+
+
+@pytest.mark.parametrize("entry", ["07", '"07"', " 07", "07 "])
+@pytest.mark.parametrize("row", ["{}", "{},1", "1;{}", "1\t{}\t2\r", "1|{}"])
+def test_a_leading_zero_is_found_wherever_it_stands(library, row, entry, tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "BYTES_AT_ONCE", 1)
+    text = "\n".join(map(row.format, ("shop", "1", entry)))
+    (tmp_path / "a.csv").write_text(text, newline="")
+    table = columns_of(read_table(tmp_path / "a.csv", names=["shop"]))
+    assert [one.strip() for one in table["shop"]][1:] == ["07"]
+
+
+def test_a_link_is_replaced_by_the_table_and_what_it_led_to_stays(tmp_path):
+    (tmp_path / "old.csv").write_text("a\n1\n")
+    (tmp_path / "link.csv").symlink_to("old.csv")
+    write_table({"a": np.array([2])}, tmp_path / "link.csv")
+    assert not (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "old.csv").read_text() == "a\n1\n"

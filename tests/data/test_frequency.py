@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderless.data import Frequency, infer_frequency, regular_grid
-from orderless.data.frequency import on_step
+from orderless.data.frequency import _offset, on_step, places
 from orderless.errors import DataError
 
 STEPS = [
@@ -313,6 +313,14 @@ def test_numbers_lie_on_steps_of_numbers_that_they_can_say():
     # Every time stamp is two steps after the one before but for a little, which adds up.
     assert on_step(118 * np.arange(20), Frequency(60, "step")) is None
     assert on_step(np.array([-1.7e308, 1.7e308]), Frequency(0.5, "step")) is None
+
+
+def test_the_calendar_is_asked_once_for_a_time_stamp():
+    times = stamps(pd.date_range("2026-01-01", periods=30, freq="3D", tz="Europe/Berlin"))
+    _offset.cache_clear()
+    for step in (infer_frequency(times, "Europe/Berlin"), on_step(times, DAY, "Europe/Berlin")):
+        assert places(times, step)[-1] in (29, 87)
+    assert _offset.cache_info().misses == 30
 
 
 def test_months_begin_on_a_day_of_their_own():

@@ -172,3 +172,8 @@ def test_numbers_are_dates_only_where_all_of_them_are(numbers, pattern):
     if found:
         read = pd.to_datetime([str(one) for one in numbers], format=pattern)
         assert np.array_equal(found[0], read.to_numpy())
+
+
+def test_digits_in_quotes_are_dates_in_likely_years_only():
+    assert parse_text(["20260131", "20260201"], "a column")[1].pattern == "%Y%m%d"
+    assert parse_text(["00010101", "00010102"], "a column") is None

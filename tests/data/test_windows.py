@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from orderless.data import (
     Series,
+    choose_variables,
     covering_starts,
     draw_variables,
-    most_variables,
     scores_over_time,
     split_in_time,
     window_starts,
@@ -160,15 +160,19 @@ def test_halves_of_halves_are_drawn_and_sometimes_all():
 
 
 def test_of_very_many_variables_a_step_sees_the_most_it_may_and_halves_of_these():
-    members = torch.zeros(2, 3000, dtype=torch.bool)
-    members[0], members[1, 1000:1500] = True, True
+    members = torch.ones(2, 3000, dtype=torch.bool)
     generator = torch.Generator().manual_seed(0)
     drawn = [draw_variables(members, generator) for _ in range(300)]
-    assert {one.shape[1] for one in drawn} == {2**k for k in range(11)}
-    whole = most_variables(members, generator)
-    assert whole.shape == (2, 1024)
-    assert members[1, whole[1]].sum() == 500
-    assert most_variables(members[:, :1024], generator) is None
+    assert {one.shape[1] for one in drawn} == {2**k for k in range(9)}
+
+
+def test_of_few_members_and_many_others_the_members_are_chosen():
+    members = torch.zeros(2, 300, dtype=torch.bool)
+    members[:, 100:150] = True
+    chosen = choose_variables(members, 80, torch.Generator().manual_seed(0))
+    assert chosen.shape == (2, 80)
+    assert members.gather(1, chosen).sum(1).tolist() == [50, 50]
+    assert choose_variables(members, 300, torch.Generator()) is None
 
 
 @settings(max_examples=60)

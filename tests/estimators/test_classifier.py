@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.model_selection import LeaveOneOut, cross_val_score
 
 from orderless import Classifier
 from orderless.data.simulate import motions
@@ -26,8 +27,17 @@ def test_motions_are_told_apart(trained):
 
 
 def test_labels_of_another_kind_are_no_score_of_zero(trained):
-    with pytest.raises(DataError, match="'0', '1' are none of the model's classes"):
-        trained.score(CASES[:2], ["0", "1"])
+    with pytest.raises(DataError, match=r"are numbers, such as 0, .* text, such as 'drift'"):
+        trained.score(CASES[:2], [0, 1])
+    with pytest.raises(DataError, match="of type int, str"):
+        trained.score(CASES[:2], [0, "fast"])
+
+
+def test_cases_of_classes_that_fit_did_not_see_are_named_wrongly(trained):
+    assert trained.score(CASES[:2], ["new", "newer"]) == 0.0
+    numbers = [0] * 5 + [1] * 6 + [2]
+    scores = cross_val_score(quick(), CASES[:12], numbers, cv=LeaveOneOut(), error_score="raise")
+    assert scores[-1] == 0.0
 
 
 def test_probabilities_add_up_to_one(trained):

@@ -235,6 +235,35 @@ def test_a_threshold_needs_readings_in_the_part_it_comes_from():
         quick().fit(np.column_stack([silent, np.ones(len(silent))]))
 
 
+LATE = np.where(np.arange(600)[:, None] < 485, np.nan, TRAIN)
+
+
+def test_a_sensor_that_takes_the_place_of_another_in_the_held_out_part_has_a_threshold():
+    first = np.where(np.arange(600) < 440, TRAIN[:, 0], np.nan)
+    model = quick(contamination=0.05).fit(np.column_stack([first, LATE[:, 1]]))
+    alarms = model.predict(np.column_stack([first, LATE[:, 1]]))[485:]
+    assert 0 < alarms.mean() <= 0.05
+
+
+def test_sensors_that_begin_in_the_held_out_part_have_the_threshold_asked_for():
+    beside = np.column_stack([np.full(600, 5.0), LATE[:, :2]])
+    few, many = (quick(contamination=share).fit(beside) for share in (0.01, 0.2))
+    assert few.threshold_ > many.threshold_
+    assert 0.1 < many.predict(beside)[485:].mean() <= 0.2
+
+
+def test_a_sensor_that_begins_in_the_held_out_part_is_one_that_fit_saw():
+    model = quick().fit(np.column_stack([TRAIN[:, :4], LATE[:, 4]]))
+    ordinary = np.median(model.score(TEST, per_variable=True)[:, 4])
+    louder = model.score(TEST * [1, 1, 1, 1, 30], per_variable=True)[:, 4]
+    assert np.median(louder) > 100 * ordinary
+    # Also where it stands still.
+    still = quick().fit(np.column_stack([TRAIN[:, :4], np.where(np.isnan(LATE[:, 4]), np.nan, 7)]))
+    moved = np.column_stack([TEST[:, :4], at(7.0, 50, 7.1)])
+    assert still.score(moved, per_variable=True)[:, 4].nonzero()[0].tolist() == [50]
+    assert still.predict(moved)[50]
+
+
 STILL = {"dew": 1013.25, "flag": 0.0, "leak": 3e-6, "odometer": 1e8 + 1, "sink": -7.0}
 several, few = settings(max_examples=15), settings(max_examples=5)
 away = st.floats(2e-6, 1e6) | st.floats(-1e6, -2e-6)
@@ -368,6 +397,7 @@ def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     model = quick().fit(still)
     assert not model.predict(still).any()
     draw_anomalies(model, read_panel(still), tmp_path / "still.png")
+    assert "threshold 10: nothing moves, and any move lies above it" in model.report_
     beside = np.column_stack([still, np.full(100, 3.0)])  # a new one that stands still as well
     assert not model.predict(beside).any()
     # One that is dead, or read once, tells nothing of what is usual.
@@ -415,24 +445,49 @@ def test_what_stood_still_in_each_group_has_a_constant_of_its_own():
     assert not model.predict(ahead)["anomaly"][50]
 
 
-def test_a_single_reading_or_none_in_fit_does_not_make_a_sensor_one_that_stood_still():
-    once = beside_still(TRAIN, dew=at(np.nan, 7, 5.0, steps=600), leak=np.nan)
+@pytest.mark.parametrize("moment", [7, 550])
+def test_a_single_reading_or_none_in_fit_does_not_make_a_sensor_one_that_stood_still(moment):
+    once = beside_still(TRAIN, dew=at(np.nan, moment, 5.0, steps=600), leak=np.nan)
     model = quick().fit(once)
     waves = beside_still(TEST, dew=1e3 * TEST[:, 3], leak=1e-9 * TEST[:, 4])
     each = model.score(waves, per_variable=True)
-    assert each[["dew", "leak"]].median().max() < 10
+    assert each[["dew", "leak"]].median().max() < 2
     still = model.score(waves.assign(leak=1e20 + 1e5 * np.arange(300) % 2), per_variable=True)
     assert still["leak"].max() < 10
 
 
-def test_models_that_were_saved_before_answer_as_before(watching):
+def test_in_models_saved_before_what_stood_still_counts_always_and_in_its_own_unit(watching):
     facts, tensors = watching._fitted_state()
     del facts["marked"]
     old = quick()
     old._restore(facts, tensors)
-    scores = [
-        old.score(beside_still(TEST, flag=at(0.0, 50, size)), per_variable=True)["flag"][50]
-        for size in (0.0, 1e-3, 10.0)
-    ]
-    np.testing.assert_allclose(scores[0], scores[1], rtol=0.2)
-    assert scores[2] > 100 * scores[1]
+    frames = [beside_still(TEST, flag=at(0.0, 50, size)) for size in (0.0, 1e-3, 10.0)]
+    each = [old.score(frame, per_variable=True) for frame in frames]
+    for frame, scores in zip(frames, each, strict=True):
+        np.testing.assert_allclose(old.score(frame)["score"], scores[[*frame]].mean(axis=1))
+    none, small, large = (scores["flag"][50] for scores in each)
+    np.testing.assert_allclose(none, small, rtol=0.2)
+    assert large > 100 * small
+
+
+def test_a_group_is_known_by_its_number_however_that_is_written():
+    def plants(*names):
+        values = np.vstack([TRAIN[:300], TRAIN[300:] + 500.0])
+        return pd.DataFrame(values, columns=NAMES).assign(unit=np.repeat(names, 300))
+
+    def shifted_alarms(model, *names):
+        data = plants(*names)
+        return model.predict(data.assign(**{name: data[name] + 50.0 for name in NAMES}))["anomaly"]
+
+    for fitted in ((1, 2), ("001", "002"), ("1.0", "2")):
+        model = quick().fit(plants(*fitted), group="unit")
+        for names in ((1, 2), (1.0, 2.0), ("001", "02"), ("1", "2.0")):
+            assert shifted_alarms(model, *names).mean() > 0.9
+        assert shifted_alarms(model, "10", "a1").mean() < 0.1
+    # Where several names are the same number, each is itself, and another is none of them.
+    model = quick().fit(plants("1", "001"), group="unit")
+    assert shifted_alarms(model, "1", "001").mean() > 0.9
+    assert shifted_alarms(model, "01", "1.0").mean() < 0.1
+    # All digits of a long one count.
+    model = quick().fit(plants("10000000000000000001", "x"), group="unit")
+    assert shifted_alarms(model, "10000000000000000002", "y").mean() < 0.1

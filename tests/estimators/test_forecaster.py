@@ -501,6 +501,31 @@ def test_a_backtest_is_at_the_step_of_fit(daily):
     assert sorted(set(result.forecast["day"].diff().dt.days.dropna())) == [1.0]
 
 
+@pytest.mark.filterwarnings("ignore:Time stamps 7 days apart are read")
+def test_a_backtest_says_where_rows_too_far_apart_leave_nothing_to_score(daily):
+    rows = shop("new", pd.date_range("2025-01-01", periods=40, freq="7D"))
+    every_week = daily.backtest(rows, windows=7, step=7)
+    with pytest.warns(UserWarning, match="In 1 of 7 windows there is nothing to score"):
+        every_horizon = daily.backtest(rows, windows=7)
+    for result, scored in ((every_week, 7), (every_horizon, 6)):
+        assert result.forecast["day"].isin(rows["day"]).sum() == scored
+
+
+@pytest.mark.parametrize("step", [1, 1.0, 0.5, 0.1, np.float32(0.1)])
+def test_a_step_of_numbers_is_remembered_whole_or_not(step, tmp_path):
+    model = quick().fit({"time": np.arange(200) * step, "x": VALUES[:200, 0]})
+    model.save(tmp_path)
+    few = {"time": np.array([0, 3, 9]) * step, "x": [1.0, 2.0, 3.0]}
+    for one in (model, load(tmp_path)):
+        np.testing.assert_allclose(one.predict(few)["time"], np.arange(10, 16) * step, rtol=1e-6)
+
+
+def test_the_mean_of_steps_that_jitter_is_not_remembered():
+    jitter = np.random.default_rng(0).uniform(-0.01, 0.01, 200)
+    for time in (np.arange(200) + jitter, np.rint(1000 * (np.arange(200) + jitter)).astype(int)):
+        assert quick().fit({"time": time, "x": VALUES[:200, 0]}).frequencies_ == ()
+
+
 def test_steps_of_several_groups_that_fit_saw_stay():
     monthly, quarterly = (
         shop(name, pd.date_range("2000-01-01", periods=90, freq=name)) for name in ("MS", "QS")

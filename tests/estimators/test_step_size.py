@@ -24,17 +24,30 @@ def sizes(monkeypatch) -> list[int]:
 
 
 def test_a_forecaster_takes_fewer_windows_of_many_variables(sizes):
-    for variables in (8, 100, 600):
+    for variables in (8, 50, 600):
         quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}
         Forecaster(4, **quick).fit(NOISE[:, :variables])
-    assert sizes == [64, 10, 4]
+    assert sizes == [64, 20, 16]
 
 
 def test_a_detector_takes_fewer_windows_of_many_variables(sizes):
     for variables in (8, 64, 600):
         quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}
         Detector(**quick).fit(NOISE[:, :variables])
-    assert sizes == [32, 32, 4]
+    assert sizes == [32, 32, 8]
+
+
+def test_variables_of_other_systems_are_none_of_a_window(sizes):
+    """A hundred systems of six variables each, every one with names of its own."""
+    names = np.repeat([f"sensor {k}" for k in range(600)], 20)
+    long = {
+        "time": np.tile(np.arange(20), 600),
+        "sensor": names,
+        "value": NOISE.ravel()[:12_000],
+        "plant": np.repeat(np.arange(100), 120),
+    }
+    Forecaster(4, 8, network=SMALL, epochs=0, verbose=False).fit(long, group="plant")
+    assert sizes == [64]
 
 
 def test_a_classifier_takes_fewer_large_cases(sizes, monkeypatch):

@@ -35,8 +35,11 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.tables import open_series
     from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel, write_table
+    from orderless.estimators.conformal import column_endings
 
     check_places(arguments)
+    # What it refuses is refused before anything is read.
+    column_endings(arguments.level, None)
     model = open_model(arguments.model, "Forecaster")
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)

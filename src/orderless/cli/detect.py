@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
     from orderless.cli.tables import add_column, get_column, open_series, put_table
-    from orderless.cli.variables import check_drawn, name_unseen
+    from orderless.cli.variables import check_drawn, name_unseen, name_unseen_groups
     from orderless.data import read_panel
 
     check_places(arguments)
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
     check_drawn(arguments, panel)
     scores = model.score(panel)
     name_unseen(arguments, panel, model)
+    name_unseen_groups(arguments, panel, model)
     alarms = get_column(scores, "score") > model.threshold_
     try:
         if arguments.plot is not None:

@@ -5,18 +5,22 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from orderless.cli.arguments import COLUMNS
+
 CASE = "case"
 
 
 def open_series(path: Path, columns: dict[str, Any], *labels: str) -> tuple[Any, dict[str, Any]]:
     """The table in a file, and its columns; the cases of a .ts file are independent systems.
 
+    Of those, roles without a column are None: what a model was fitted with does not apply.
+
     labels: columns that hold classes.
     """
     if path.suffix.lower() != ".ts":
         return open_table(path, columns, *labels), columns
     cases, _ = open_cases(path)
-    return _as_table(cases), {"group": CASE}
+    return _as_table(cases), {**dict.fromkeys(COLUMNS), "group": CASE}
 
 
 def open_table(path: Path, columns: dict[str, Any], *labels: str) -> Any:

@@ -1,8 +1,8 @@
-"""Variables of the data, compared with what was asked for and with those of `fit`."""
+"""Variables and groups of the data, compared with what was asked for and with those of `fit`."""
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,17 +29,34 @@ def name_unseen(
     arguments: argparse.Namespace,
     panel: "Panel",
     model: Any,
-    advice: str = "take columns that are no variables out of the file",
+    advice: str = "leave out columns that are no variables",
 ) -> None:
-    """Say which variables are new to the model: a column of classes would pass for one."""
-    if arguments.data.suffix.lower() == ".ts":
-        return  # it holds variables alone, and the names are ours
-    new = sorted(set(panel.variables) - set(model.variables_in_))
-    if new:
-        print(
-            f"taken as variables, though `fit` did not see them: {shorten(new)} ({advice})",
-            file=sys.stderr,
-        )
+    """Say which variables are new to the model: a column of classes would pass for one.
+
+    advice: for a wide table, in which each column is a variable.
+    """
+    if panel.form.kind == "long":
+        advice = f"if they are known, compare the names in column {panel.form.variable}"
+    new = set(panel.variables) - set(model.variables_in_)
+    _name("variables", new, advice, arguments)
+
+
+def name_unseen_groups(arguments: argparse.Namespace, panel: "Panel", model: Any) -> None:
+    """Say which groups are new to a detector: it cannot tell whether all of one has moved."""
+    from orderless.estimators.preparation import key_of, match_groups
+
+    if model.levels_ is None or panel.form.group is None:
+        return
+    matches = match_groups(panel.systems, model.levels_)
+    new = {key_of(one) for one, match in zip(panel.systems, matches, strict=True) if match is None}
+    advice = "each is scored around its own level; if they are known, compare the names in column "
+    _name("groups", new, f"{advice}{panel.form.group}", arguments)
+
+
+def _name(what: str, new: Collection[str], advice: str, arguments: argparse.Namespace) -> None:
+    # A .ts file holds variables alone, and the names are ours.
+    if new and arguments.data.suffix.lower() != ".ts":
+        print(f"{what} that `fit` did not see: {shorten(sorted(new))} ({advice})", file=sys.stderr)
 
 
 def shorten(names: Sequence[str]) -> str:

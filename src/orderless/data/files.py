@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import re
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from typing import Any, TextIO
 import narwhals as nw
 import numpy as np
 
-from orderless.data.roles import VARIABLE_NAMES
+from orderless.data.roles import find_long_names
 from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
@@ -31,12 +32,17 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
 LEADING_ZERO = re.compile(r"0\d+")
+WHOLE = re.compile(r"\s*[-+]?\d{1,18}\s*", re.ASCII)
+# The same among the bytes of a file, where it is no part of a date, a clock or a fraction. That the
+# pattern begins with the zero makes it five times as fast.
+ZERO_WITHIN = re.compile(rb"0(?<![\w.:/+-]0)\d+(?![\w.:/-])")
 # What pandas calls the one level of an index without a name in parquet. It comes last.
 NAMELESS_INDEX = "__index_level_0__"
 # A name in quotes, after whichever separator, and all of the first row: names may have line breaks.
 QUOTED = re.compile(r'(?<![^,;\t|])"(?:[^"]|"")*+"')
 HEADER = re.compile(rf'(?:{QUOTED.pattern}|[^"\r\n]++|")*+')
 LONGEST_HEADER = 2**24
+BYTES_AT_ONCE = 2**20
 TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
@@ -44,7 +50,8 @@ def read_table(path: str | PathLike[str], *, names: Collection[Any] = ()) -> Any
     """A frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
 
     names: columns that name things, such as groups and labels. There 007 is not 7: if one entry of
-    such a column in CSV has a leading zero, all are text.
+    such a column in CSV has a leading zero, all are text. So they are in the column of variables of
+    a long table, where it and that of values have names by which `read_panel` finds them.
 
     CSV is UTF-8 with a header; commas, semicolons, tabs and bars are told apart by the header. A
     first column without a name is dropped where it only numbers the rows, and called "time"
@@ -74,6 +81,8 @@ def read_table(path: str | PathLike[str], *, names: Collection[Any] = ()) -> Any
             table = _rename(CSV_READERS[installed](source, separator), header)
         else:
             table = read_csv_plainly(path, header, separator)
+        table = _read_numbers(_drop_nameless(table))
+        table = _keep_zeros(table, path, header, separator, names)
     except DataError:
         raise
     except Exception as error:
@@ -84,8 +93,7 @@ def read_table(path: str | PathLike[str], *, names: Collection[Any] = ()) -> Any
             f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
             "or bars."
         ) from error
-    table = _read_numbers(_drop_nameless(table))
-    return _name_first_column(_keep_zeros(table, path, header, separator, names))
+    return _name_first_column(table)
 
 
 def write_table(table: Any, path: str | PathLike[str]) -> None:
@@ -116,12 +124,15 @@ def check_destination(path: str | PathLike[str], endings: Collection[str] = ()) 
     Best asked before the work whose result is to be written there.
     """
     path = Path(path)
-    if endings and path.suffix.lower() not in endings:
-        raise DataError(f"{path} must end in {', '.join(endings)} to say its format.")
     if path.is_dir():
         raise DataError(f"{path} is a folder. Name a file.")
-    if path.exists() and not path.is_file():
-        raise DataError(f"{path} is a device or a pipe, which a file would replace. Name a file.")
+    if _is_device(path):
+        raise DataError(
+            f"{path} is a device or a pipe, or leads to one, which a file would replace. Name a "
+            "file; without one, `orderless` prints to standard output."
+        )
+    if endings and path.suffix.lower() not in endings:
+        raise DataError(f"{path} must end in {', '.join(endings)} to say its format.")
     if not path.parent.is_dir():
         raise DataError(f"There is no folder {path.parent} to write {path.name} to. Make it first.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
@@ -191,7 +202,7 @@ def read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, 
     rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=separator)
     next(rows)
     for number, row in enumerate(rows, 2):
-        if not row or (len(row) == 1 and row[0].isspace()):
+        if _is_blank(row):
             continue
         if len(row) != len(names):
             raise _wrong_row(path, number, len(row), len(names))
@@ -251,6 +262,23 @@ def _drop_index(table: Any) -> Any:
     if frame.columns[-1:] != [NAMELESS_INDEX] or not frame.schema[NAMELESS_INDEX].is_numeric():
         return table
     return frame.drop(NAMELESS_INDEX).to_native()
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path is a device or a pipe, or a link that leads to one through whatever others.
+
+    Standard output may be a file at the end of such links, and yet none of them is to be replaced.
+    """
+    seen = set()
+    while path not in seen:
+        seen.add(path)
+        path = Path(os.path.realpath(path.parent), path.name)
+        in_memory = path.is_relative_to("/dev/shm")
+        if path.is_relative_to("/proc") or (path.is_relative_to("/dev") and not in_memory):
+            return True
+        if path.is_symlink():
+            path = path.parent / path.readlink()
+    return path.exists() and not path.is_file()
 
 
 def _text(path: Path) -> str:
@@ -379,13 +407,18 @@ def _keep_zeros(
     table: Any, path: Path, header: list[str], separator: str, names: Collection[Any]
 ) -> Any:
     """The table, in which columns that name things keep their leading zeros."""
-    for name in {*VARIABLE_NAMES, *names} & set(header):
-        if _is_text(table, name):
+    names = set(names)
+    columns, numbers = _columns(table)
+    long = find_long_names(columns - names, numbers - names)
+    asked = numbers & (names if long is None else names | {long[0]})
+    if not asked or not _has_zeros(path):
+        return table
+    for name, entries in _entries(path, header, separator, asked).items():
+        known = set(entries)
+        # If it is found by name, `read_panel` takes whole numbers for names, others for readings.
+        if name not in names and not all(map(str.isdecimal, known)):
             continue
-        rows = csv.reader(io.StringIO(_text(path), newline=""), delimiter=separator)
-        column = header.index(name)
-        entries = [row[column].strip() for row in rows if len(row) == len(header)][1:]
-        if not any(LEADING_ZERO.fullmatch(one) for one in entries):
+        if not any(map(LEADING_ZERO.fullmatch, known)):
             continue
         texts = [None if one in MISSING else one for one in entries]
         if isinstance(table, dict):
@@ -397,10 +430,42 @@ def _keep_zeros(
     return table
 
 
-def _is_text(table: Any, name: str) -> bool:
+def _has_zeros(path: Path) -> bool:
+    """Whether any entry may have a leading zero; a small part of the time that reading takes."""
+    with path.open("rb") as file:
+        while lines := file.read(BYTES_AT_ONCE) + file.readline():
+            if ZERO_WITHIN.search(lines):
+                return True
+    return False
+
+
+def _entries(
+    path: Path, header: list[str], separator: str, names: Collection[Any]
+) -> dict[str, list[str]]:
+    """What is written in some columns of a CSV file, without spaces around."""
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    places = [(header.index(name), entries) for name, entries in columns.items()]
+    with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, delimiter=separator)
+        next(rows)
+        for row in rows:
+            if not _is_blank(row):
+                for place, entries in places:
+                    # Each name once, in however many rows.
+                    entries.append(sys.intern(row[place].strip()))
+    return columns
+
+
+def _is_blank(row: list[str]) -> bool:
+    return not row or (len(row) == 1 and row[0].isspace())
+
+
+def _columns(table: Any) -> tuple[set[Any], set[Any]]:
+    """The names of all columns, and of those that are not text."""
     if isinstance(table, dict):
-        return table[name].dtype == object
-    return nw.from_native(table, eager_only=True).schema[name] == nw.String
+        return set(table), {name for name, values in table.items() if values.dtype != object}
+    schema = nw.from_native(table, eager_only=True).schema
+    return set(schema), {name for name, dtype in schema.items() if dtype != nw.String}
 
 
 def _drop_nameless(table: Any) -> Any:
@@ -444,6 +509,8 @@ def _numbers_rows(values: np.ndarray, names: Iterable[str]) -> bool:
 def _plain_column(entries: list[str]) -> np.ndarray:
     """Numbers or truth values where all entries are, else text; NaN or None where there is none."""
     known = [None if one.strip() in MISSING else one for one in entries]
+    if known and all(one is not None and WHOLE.fullmatch(one) for one in known):
+        return np.array([int(one) for one in known if one], np.int64)
     for read in (_to_number, _to_truth):
         with suppress(ValueError):
             return np.array([np.nan if one is None else read(one) for one in known])

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -12,10 +13,14 @@ from orderless.errors import DataError
 
 # Time stamps may miss their place on the grid by this share of a step (clocks, rounded fractions).
 TOLERANCE = 0.05
+# What misses it by less is rounded as floating-point numbers are; clocks miss it by more.
+ROUNDED = 1e-3
 # Where this share of steps is exact, the others are exceptions: clocks are put forward and back.
 NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
+# Offsets to remember: each is asked for several times, and groups have many time stamps in common.
+KEPT_OFFSETS = 2**14
 HOUR = 3_600_000_000_000
 # Only a step of about a day or more can follow the calendar of a zone instead of the clock.
 SHORTEST_ON_CALENDAR = 20 * HOUR
@@ -139,10 +144,10 @@ def on_step(times: np.ndarray, step: Frequency, time_zone: str | None = None) ->
     numbers = local if step.unit == "step" else local.astype(np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
         passed = (numbers - numbers[0]) / step.count
-        places = np.rint(passed)
+        nearest = np.rint(passed)
         # Also NaN, where numbers are too large to subtract.
-        fits = np.abs(passed - places).max() <= TOLERANCE and (np.diff(places) >= 1).all()
-    if not fits or _mostly_empty(places[-1] + 1, len(times)):
+        fits = np.abs(passed - nearest).max() <= TOLERANCE and (np.diff(nearest) >= 1).all()
+    if not fits or _mostly_empty(nearest[-1] + 1, len(times)):
         return None
     return replace(step, time_zone=zone)
 
@@ -177,6 +182,14 @@ def places(times: np.ndarray, frequency: Frequency) -> np.ndarray:
     # No memory holds a grid of 2^40 steps, and larger numbers would wrap around in the sum.
     steps = np.minimum(np.rint(np.diff(numbers) / frequency.count), 2.0**40).astype(np.int64)
     return np.concatenate([[0], np.cumsum(steps)])
+
+
+def is_exact(times: np.ndarray, frequency: Frequency) -> bool:
+    """Whether a step is one of the time stamps themselves, not the mean of some that jitter."""
+    if times.dtype.kind != "f":
+        return isinstance(frequency.count, int)
+    steps = np.diff(times) / frequency.count
+    return bool((np.abs(steps - np.rint(steps)) < ROUNDED).mean() >= NEARLY_ALL)
 
 
 def _mostly_empty(size: float, filled: int) -> bool:
@@ -269,25 +282,31 @@ def zone_named(name: str) -> tzinfo:
 def _to_wall_clock(times: np.ndarray, time_zone: str | None) -> np.ndarray:
     if time_zone is None:
         return times
-    zone = zone_named(time_zone)
-    offsets = [
-        datetime.fromtimestamp(second, UTC).astimezone(zone).utcoffset()
-        for second in (times.astype(np.int64) // 1_000_000_000).tolist()
-    ]
-    return times + np.array(offsets, "timedelta64[s]")
+    return times + _offsets(times, zone_named(time_zone), on_clock=False)
 
 
 def _from_wall_clock(local: np.ndarray, time_zone: str | None) -> np.ndarray:
     """UTC. The first of two equal readings; one the clock skips is read with the earlier offset."""
     if time_zone is None:
         return local
-    zone = zone_named(time_zone)
-    start = datetime(1970, 1, 1)
-    offsets = [
-        (start + timedelta(seconds=second)).replace(tzinfo=zone).utcoffset()
-        for second in (local.astype(np.int64) // 1_000_000_000).tolist()
-    ]
-    return local - np.array(offsets, "timedelta64[s]")
+    return local - _offsets(local, zone_named(time_zone), on_clock=True)
+
+
+def _offsets(times: np.ndarray, zone: tzinfo, *, on_clock: bool) -> np.ndarray:
+    """How far the clocks of a zone are ahead of UTC, at times on them or in UTC."""
+    seconds = (times.astype(np.int64) // 1_000_000_000).tolist()
+    offsets = [_offset(second, zone, on_clock) for second in seconds]
+    return np.array(offsets, np.int64).astype("timedelta64[s]")
+
+
+@lru_cache(KEPT_OFFSETS)
+def _offset(second: int, zone: tzinfo, on_clock: bool) -> int:
+    """The same at one second since 1970, in seconds."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    moment = moment.replace(tzinfo=zone) if on_clock else moment.astimezone(zone)
+    offset = moment.utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds())
 
 
 def _counted(number: int | float, word: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from orderless.data.frames import Column, Table, is_number
@@ -75,6 +75,18 @@ def assign_roles(
     return Roles(time_column, id_column, value_column, group_column, ())
 
 
+def find_long_names(
+    names: Iterable[Hashable], numbers: Iterable[Hashable]
+) -> tuple[Hashable, Hashable] | None:
+    """The columns of variables and of values by their customary names, if there is one of each.
+
+    names: columns that could name variables; numbers: columns that could hold values.
+    """
+    variables = [one for one in names if str(one).lower() in VARIABLE_NAMES]
+    values = [one for one in numbers if str(one).lower() in VALUE_NAMES]
+    return (variables[0], values[0]) if len(variables) == len(values) == 1 else None
+
+
 def _find_time(left: list[Column], index: Column | None) -> Column | None:
     stamps = [one for one in left if one.kind == "time"]
     if index is not None and index.kind == "time":
@@ -98,15 +110,13 @@ def _find_time(left: list[Column], index: Column | None) -> Column | None:
 
 
 def _find_long(left: list[Column], time: Column) -> tuple[Column | None, Column | None]:
-    ids = [
-        one
-        for one in left
-        if str(one.label).lower() in VARIABLE_NAMES
-        and (one.kind == "text" or one.values.dtype.kind in "iu")
-    ]
-    values = [one for one in left if str(one.label).lower() in VALUE_NAMES and one.kind == "number"]
-    if len(ids) == 1 and len(values) == 1:
-        return ids[0], values[0]
+    by_label = {one.label: one for one in left}
+    found = find_long_names(
+        [one.label for one in left if one.kind == "text" or one.values.dtype.kind in "iu"],
+        [one.label for one in left if one.kind == "number"],
+    )
+    if found is not None:
+        return by_label[found[0]], by_label[found[1]]
     if sorted(one.kind for one in left) == ["number", "text"]:
         text, number = sorted(left, key=lambda one: one.kind, reverse=True)
         if _names_variables(text, time):

@@ -30,7 +30,7 @@ ISO_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%3f", "%H:%M:%S.%6f", "%H:%M:%S.%9f
 # In the patterns of a `TimeForm`: so many digits of a second, where `strftime` knows six only.
 FRACTION = re.compile(r"%(\d)f")
 OFFSET = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
-# Numbers are dates in these years only: others are more likely to count something.
+# Numbers, and digits alone, are dates in these years only: others are more likely to count.
 FIRST_YEAR, LAST_YEAR = 1800, 2200
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
 
@@ -122,6 +122,8 @@ def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, Ti
                 ]
             except ValueError:
                 continue
+            if day == "%Y%m%d" and not all(map(_is_likely, parsed)):
+                continue
             times = to_nanoseconds(np.array(parsed, "M8[us]"), where)
             pattern = (day + clock).replace("%f", "%6f")
             found.append((times, TimeForm("text", pattern=pattern)))
@@ -131,6 +133,10 @@ def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, Ti
             "decides which. Convert the column to time stamps, or write them as 2024-12-31."
         )
     return found[0] if found else None
+
+
+def _is_likely(day: datetime | None) -> bool:
+    return day is None or FIRST_YEAR <= day.year <= LAST_YEAR
 
 
 def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm] | None:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from orderless.errors import DataError
 
-MOST_VARIABLES = 1024
-"""Of a window, in one step of training: the mean of so many is hardly another than that of all, and
+MOST_VARIABLES = 256
+"""Of a window, in a step of training: the mean of so many is hardly another than that of all, and
 windows of other times teach more than further variables of the same."""
 
 
@@ -196,24 +196,20 @@ def draw_variables(
     """
     most = min(members.shape[1], MOST_VARIABLES)
     keep, size = torch.rand(2, generator=generator).tolist()
-    if most == 1 or keep < keep_all:
-        return most_variables(members, generator)
-    halvings = 1 + int(size * math.ceil(math.log2(most)))
-    return _choose(members, math.ceil(most / 2**halvings), generator)
+    if most > 1 and keep >= keep_all:
+        halvings = 1 + int(size * math.ceil(math.log2(most)))
+        most = math.ceil(most / 2**halvings)
+    return choose_variables(members, most, generator)
 
 
-def most_variables(members: Tensor, generator: torch.Generator) -> Tensor | None:
-    """`MOST_VARIABLES` of each window at random, [window, chosen]; None where there are no more."""
-    if members.shape[1] <= MOST_VARIABLES:
+def choose_variables(members: Tensor, most: int, generator: torch.Generator) -> Tensor | None:
+    """So many of each window at random, in their order, members first; None where all are few."""
+    if members.shape[1] <= most:
         return None
-    return _choose(members, MOST_VARIABLES, generator)
-
-
-def _choose(members: Tensor, chosen: int, generator: torch.Generator) -> Tensor:
     # Luck travels to the members, never the reverse: reading from a GPU would make it wait.
     luck = torch.rand(members.shape, generator=generator).to(members.device)
     luck = torch.where(members, luck, -1.0)
-    return luck.topk(chosen, 1).indices.sort(1).values
+    return luck.topk(most, 1).indices.sort(1).values
 
 
 def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) -> Tensor:

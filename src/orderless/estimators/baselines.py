@@ -9,12 +9,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from orderless.data import Series, most_variables
-from orderless.data.windows import MOST_VARIABLES
+from orderless.data import Series, choose_variables
 from orderless.nn import LinearForecast, RidgeStatistics
 
 MOST_ROWS = 200_000
 """Look-backs that ridge is fitted on at most; more do not change 2 x context weights."""
+MANY_WINDOWS = 4096
+"""Before windows are left out, variables are: those of one window have met the same weather."""
+POOLED = 1024
+"""Variables of a window that are pooled for ridge: the mean of more is hardly another."""
 
 ENTRIES_AT_ONCE = 2**21
 
@@ -72,22 +75,27 @@ def fit_ridges(
 def fit_linear(linear: LinearForecast, series: Series, train: Tensor, validation: Tensor) -> None:
     """Fit in closed form, with the penalty that does best on validation, and freeze.
 
-    More than `MOST_ROWS` look-backs are thinned out evenly, after each window was left with as many
-    variables as `most_variables` takes at random.
+    Of more than `MOST_ROWS` look-backs each window counts some of its variables, at random; windows
+    beyond `MANY_WINDOWS` are thinned out evenly.
     """
     length = linear.context + linear.horizon
 
     def collect(index: Tensor) -> RidgeStatistics:
         statistics = RidgeStatistics(linear)
         generator = torch.Generator().manual_seed(0)
-        widest = min(series.members.shape[1], MOST_VARIABLES)
-        index = thin(index, MOST_ROWS // widest)
-        for part in index.split(max(1, ENTRIES_AT_ONCE // (length * widest))):
-            members = series.members[part[:, 0].to(series.members.device)]
-            chosen = most_variables(members, generator)
-            batch = series.batch(part, linear.context, linear.horizon, chosen)
+        variables = series.members.shape[1]
+        index = thin(index, max(MOST_ROWS // variables, MANY_WINDOWS)).to(series.members.device)
+        rows = max(1, MOST_ROWS // len(index))
+        for part in index.split(max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))):
+            pooled = choose_variables(series.members[part[:, 0]], POOLED, generator)
+            batch = series.batch(part, linear.context, linear.horizon, pooled)
             statistics.update(
-                batch.values, batch.targets, batch.observed, batch.target_observed, batch.members
+                batch.values,
+                batch.targets,
+                batch.observed,
+                batch.target_observed,
+                batch.members,
+                choose_variables(batch.members, rows, generator),
             )
         return statistics
 

@@ -133,17 +133,18 @@ class Classifier(Estimator):
         return self.classes_[probabilities.argmax(1)]
 
     def score(self, X: Any, y: Any, **columns: Hashable) -> float:
-        """The share of cases whose class is predicted rightly."""
+        """The share of cases whose class is predicted rightly.
+
+        Classes that `fit` did not see are never predicted. Text where it had numbers is an error.
+        """
         predicted = self.predict(X, **columns)
         labels = read_labels(y, len(predicted))
-        if not set(labels.tolist()) & set(self.classes_.tolist()):
-            given, known = (
-                ", ".join(sorted(map(repr, set(each.tolist())))[:5])
-                for each in (labels, self.classes_)
-            )
+        given, known = _kind(labels), _kind(self.classes_)
+        if given != known:
             raise DataError(
-                f"The labels {given} are none of the model's classes {known}: give them as `fit` "
-                "had them."
+                f"The labels are {given}, such as {labels.tolist()[0]!r}, and the classes of the "
+                f"model {known}, such as {self.classes_.tolist()[0]!r}: give them as `fit` had "
+                "them."
             )
         return float((predicted == labels).mean())
 
@@ -240,10 +241,7 @@ class Classifier(Estimator):
 
 def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of each case."""
-    kinds = {type(label) for label in labels.tolist()}
-    if not (kinds == {str} or kinds <= {int, float, bool}):
-        names = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise DataError(f"The labels are of type {names}. Give text, or numbers, for all of them.")
+    _kind(labels)
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(
@@ -251,6 +249,17 @@ def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "at least two classes."
         )
     return classes, codes
+
+
+def _kind(labels: np.ndarray) -> str:
+    """Whether labels are text or numbers; they must not be both, nor anything else."""
+    types = {type(label) for label in labels.tolist()}
+    if types == {str}:
+        return "text"
+    if types <= {int, float, bool}:
+        return "numbers"
+    names = ", ".join(sorted(one.__name__ for one in types))
+    raise DataError(f"The labels are of type {names}. Give text, or numbers, for all of them.")
 
 
 def _split(codes: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -34,8 +34,9 @@ from orderless.estimators.preparation import (
     MOVE,
     Prepared,
     check_observed,
-    key_of,
     learn_levels,
+    learn_scales,
+    match_groups,
     prepare,
     scales_of_fit,
     stood_still,
@@ -142,13 +143,13 @@ class Detector(Estimator):
         _check_part(panel, training, "train", set(panel.variables))
         self.variables_in_ = panel.variables
         ends = [end for _, end in training]
-        # A single reading does not tell that a variable stands still: it counts as a new one.
-        again = _read_twice(panel, ends)
-        scales = scales_of_fit(panel, ends)
+        # Also of a sensor that begins in the held-out part. A single reading does not tell that one
+        # stands still: it counts as new.
+        scales = learn_scales(panel, lengths) | scales_of_fit(panel, ends)
+        again = _read_twice(panel)
         self.scales_ = {name: pair for name, pair in scales.items() if name in again}
         self.marked_ = True
-        moving = {name for name, (_, spread) in self.scales_.items() if spread > 0}
-        _check_part(panel, usual, "find the threshold", moving or set(panel.variables))
+        _check_part(panel, usual, "find the threshold", self._moved() or set(panel.variables))
         several = panel.form.group is not None or len(panel.systems) > 1
         self.levels_ = learn_levels(panel, ends) if several else None
         systems = self._prepare(panel)
@@ -165,7 +166,7 @@ class Detector(Estimator):
         if len(held_out) == 0:
             held_out = train_windows
         task = self._build_task(systems, train_windows, thin(held_out, 512))
-        windows_at_once = min(32, max(4, ROWS_PER_STEP // len(panel.variables)))
+        windows_at_once = min(32, max(8, ROWS_PER_STEP // panel.widest))
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self._calibrate(systems, [begin for begin, _ in usual])
         self._write_report(panel, task, outcome)
@@ -222,7 +223,8 @@ class Detector(Estimator):
         if self.levels_ is None:
             return [prepare(one, self.scales_, marked=self.marked_) for one in panel.systems]
         if panel.form.group is not None:
-            levels = [self.levels_.get(key_of(system), {}) for system in panel.systems]
+            names = match_groups(panel.systems, self.levels_)
+            levels = [{} if name is None else self.levels_[name] for name in names]
         else:
             # Where there was one group, data without a name is of that.
             only = next(iter(self.levels_.values())) if len(self.levels_) == 1 else {}
@@ -234,12 +236,16 @@ class Detector(Estimator):
 
     def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
         """What error is usual for each variable, and which score is not, on the held-out part."""
-        self.usual_: dict[str, float] = {"": 1.0}
-        each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
+        held_out = [
+            _pick(one, np.arange(len(one.names)), begin)
+            for one, begin in zip(systems, begins, strict=True)
+        ]
+        squares = [one[:, begin:] for one, begin in zip(self._errors(systems), begins, strict=True)]
         known: dict[str, list[np.ndarray]] = {}
-        for one, system in zip(each, systems, strict=True):
+        for one, system in zip(squares, systems, strict=True):
             for row, name in zip(one, system.names, strict=True):
-                known.setdefault(name, []).append(row[np.isfinite(row)])
+                if name in self.scales_:  # a single reading, told by itself, has next to no error
+                    known.setdefault(name, []).append(row[np.isfinite(row)])
         means = {name: np.concatenate(rows) for name, rows in sorted(known.items())}
         usual = {name: float(rows.mean()) for name, rows in means.items() if len(rows)}
         # Of those that move: what stands still has no error, which is not usual for a new one.
@@ -247,18 +253,13 @@ class Detector(Estimator):
         moving = self._moving(names)
         errors = np.array([usual[name] for name in names])
         # Where nothing does, all that there is to find are moves.
-        any_moves = any(spread > 0 for _, spread in self.scales_.values())
-        overall = max(float(errors[moving].mean()) if any_moves else 1.0, 1e-12)
+        overall = max(float(errors[moving].mean()) if moving.any() else 1.0, 1e-12)
         # A variable that can be told almost exactly would ring at every rounding error. And one
         # that stood still, once it has moved for good, must leave others a say.
         least = np.where(moving, max(1e-3 * overall, 1e-12), overall)
         self.usual_ = dict(zip(names, np.maximum(errors, least).tolist(), strict=True))
         self.usual_[""] = overall
-        each = [one[:, begin:] for one, begin in zip(self._score(systems), begins, strict=True)]
-        held_out = [
-            _pick(one, np.arange(len(one.names)), begin)
-            for one, begin in zip(systems, begins, strict=True)
-        ]
+        each = self._in_usual(squares, systems)
         self.factors_ = self._calibrate_groups(held_out, each)
         combined = self._combine_each(each, held_out)
         # What stands still scores 0: where nothing else was read, that is no threshold.
@@ -267,7 +268,7 @@ class Detector(Estimator):
             for score, one, system in zip(combined, each, held_out, strict=True)
         ]
         # Without any, it lies between what is usual, 1, and a move, 100.
-        self.threshold_ = self._find_threshold(told) if any_moves else MOVE
+        self.threshold_ = self._find_threshold(told) if moving.any() else MOVE
 
     def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
         """What the asked share of moments lies above; 0 if there are none."""
@@ -308,6 +309,10 @@ class Detector(Estimator):
             factors.insert(0, (size, min(factors[0][1], ratio)))
         return factors
 
+    def _moved(self) -> set[str]:
+        """Variables that `fit` saw a change of."""
+        return {name for name, (_, spread) in self.scales_.items() if spread > 0}
+
     def _moving(self, names: Sequence[str]) -> np.ndarray:
         """Which variables did not stand still in `fit`."""
         return ~stood_still(names, self.scales_)
@@ -330,6 +335,20 @@ class Detector(Estimator):
 
     def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
         """Scores [variable, time] of each system, variables in canonical order."""
+        return self._in_usual(self._errors(systems), systems)
+
+    def _in_usual(
+        self, errors: Sequence[np.ndarray], systems: Sequence[Prepared]
+    ) -> list[np.ndarray]:
+        """Errors in units of what is usual for each variable."""
+        scores = []
+        for one, system in zip(errors, systems, strict=True):
+            usual = np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])
+            scores.append(one / usual[:, None])
+        return scores
+
+    def _errors(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
+        """Squared errors [variable, time] of each system, variables in canonical order."""
         lengths = [one.values.shape[1] for one in systems]
         windows = covering_starts(lengths, self.context_, stride=max(1, self.context_ // 2))
         task = DetectionTask(self.network_, _series(systems), self.context_, windows, windows[:0])
@@ -340,13 +359,11 @@ class Detector(Estimator):
                 error = torch.where(observed, (values - rebuilt).square(), torch.nan)
                 blocks.append(error.cpu().numpy())
         widest = scores_over_time(np.concatenate(blocks), windows.numpy(), lengths)
-        scores = []
-        for one, system in zip(widest, systems, strict=True):
-            usual = np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])
-            # What stood still needs no network: beside others, and in any window, it is the same.
-            error = np.where(np.isnan(system.moves), one[: len(usual)], system.moves**2)
-            scores.append(error / usual[:, None])
-        return scores
+        # What stood still needs no network: beside others, and in any window, it is the same.
+        return [
+            np.where(np.isnan(system.moves), one[: len(system.names)], system.moves**2)
+            for one, system in zip(widest, systems, strict=True)
+        ]
 
     @torch.inference_mode()
     def _write_report(self, panel: Panel, task: DetectionTask, outcome: Outcome) -> None:
@@ -363,13 +380,15 @@ class Detector(Estimator):
             count += int(observed.sum())
         self.errors_ = {name: total / max(count, 1) for name, total in sums.items()}
         weights = sum(parameter.numel() for parameter in self.network_.parameters())
+        above = f"at most {100 * self.contamination:g} % of the held-out moments lie"
+        if not self._moved():
+            above = "nothing moves, and any move lies"
         self.report_ = [
             f"data      {describe_data(panel)}",
             f"windows   {len(task.train):,} to train, {len(task.validation):,} to validate; "
             f"context {self.context_}",
             f"network   {self.preset}, {describe_training(outcome, weights)}",
-            f"threshold {self.threshold_:.3g}: {100 * self.contamination:g} % of the held-out "
-            "moments lie above it",
+            f"threshold {self.threshold_:.3g}: {above} above it",
             "errors    squared, of telling hidden stretches of the validation windows",
             *table({name: (error,) for name, error in self.errors_.items()}, ("MSE",)),
             verdict(self.errors_, MODEL),
@@ -406,12 +425,12 @@ def _check_part(
     )
 
 
-def _read_twice(panel: Panel, ends: Sequence[int]) -> set[str]:
-    """Variables with two readings or more within the first `ends` time steps of a system."""
+def _read_twice(panel: Panel) -> set[str]:
+    """Variables with two readings or more in a system."""
     return {
         system.variables[row]
-        for system, end in zip(panel.systems, ends, strict=True)
-        for row in np.flatnonzero(system.observed[:, :end].sum(-1) > 1).tolist()
+        for system in panel.systems
+        for row in np.flatnonzero(system.observed.sum(-1) > 1).tolist()
     }
 
 

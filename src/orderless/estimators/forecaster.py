@@ -1,5 +1,6 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from orderless.data import (
     read_panel,
     write_forecast,
 )
-from orderless.data.frequency import UNITS
+from orderless.data.frequency import UNITS, is_exact
 from orderless.data.reading import FINER
 from orderless.errors import SettingError
 from orderless.estimators.backtest import (
@@ -56,6 +57,8 @@ from orderless.training import LOSSES, Outcome
 TRAINING = {"learning_rate": 3e-3, "patience": 3, "steps_per_epoch": 100}
 ROWS_PER_STEP = 1024
 """Look-backs of one variable in a training step; with more variables there are fewer windows."""
+FEWEST_WINDOWS = 16
+"""In a training step: many variables at few times teach less than some at more."""
 BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
 SYSTEMS_AT_ONCE = 64
 MODEL = "this model"
@@ -174,7 +177,7 @@ class Forecaster(Estimator):
         )
         config = build_network_config(self.preset, self.context_, self.network)
         task, ridges = self._start(config, series, windows)
-        windows_at_once = min(64, max(4, ROWS_PER_STEP // len(panel.variables)))
+        windows_at_once = min(64, max(FEWEST_WINDOWS, ROWS_PER_STEP // panel.widest))
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self.blend_ = self._choose_blend(task, outcome)
         self.network_.set_blend(self.blend_)
@@ -223,6 +226,10 @@ class Forecaster(Estimator):
         The origins lie `step` steps apart (the horizon, if None), the last one `horizon` steps
         before the end. Give data that `fit` has not seen: what it has seen flatters it. The naive
         forecasts beside it are scored where the model has a forecast, and nowhere else.
+
+        Time stamps are read as in `predict`, whose forecasts are to be judged: daily rows given to
+        an hourly model are met by one forecast in 24. A warning says in how many windows there is
+        nothing to score; with step=24 each of them ends with a row.
         """
         self._check_fitted()
         horizon = self.horizon_
@@ -256,6 +263,14 @@ class Forecaster(Estimator):
             scored = np.isfinite(rivals[MODEL][-1])
             scored &= ~np.stack([one.still for one in pasts])[:, :, None]
             truth.append(np.where(scored, future, np.nan))
+        empty = sum(int(np.isnan(one).all((1, 2)).sum()) for one in truth)
+        if empty:
+            warnings.warn(
+                f"In {empty} of {windows * len(truth)} windows there is nothing to score. Where "
+                "rows lie more than a horizon apart, a `step` of as many steps as lie between them "
+                "gives each window one.",
+                stacklevel=2,
+            )
         scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
         for percent in np.atleast_1d([] if level is None else level):
             ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
@@ -533,10 +548,11 @@ def _find_frequencies(panel: Panel, windows: ForecastingWindows) -> tuple[Freque
     if panel.form.time.only_counts:
         return ()
     counts: Counter[Frequency] = Counter()
-    for system, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
-        step = panel.systems[system].frequency
+    for number, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
+        system = panel.systems[number]
+        step = system.frequency
         # That of jittered stamps is a mean, at which no others lie for long.
-        if count and step is not None and isinstance(step.count, int):
+        if count and step is not None and is_exact(system.times, step):
             counts[step] += count
     distinct: list[Frequency] = []
     for step in sorted(counts, key=lambda one: (-counts[one], one.count)):

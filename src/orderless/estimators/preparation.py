@@ -5,7 +5,8 @@ the columns. Scales come from the rows of `fit` for variables it saw, and from t
 for others.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,8 @@ MOVED = 1e-6
 a reading is rounded by in float32 (6e-8), in any unit. What was 0 has moved where it is not."""
 MOVE = 10.0
 """Spreads that such a move counts as, whatever its size: there is no spread to measure it in."""
+WHOLE = re.compile(r"0*([0-9]+?)(?:\.0*)?")
+"""A whole number; what it is without zeros that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +184,22 @@ def key_of(system: System) -> str:
     return str(int(name)) if isinstance(name, float) and name.is_integer() else str(name)
 
 
+def match_groups(systems: Iterable[System], known: Collection[str]) -> list[str | None]:
+    """Which of the known names each system has; None where it has none of them.
+
+    A name that is not known stands for the one known name that is the same whole number: a file
+    says 001 where a frame that was read from it says 1. Where several are, nothing is guessed.
+    """
+    alike: dict[str, list[str]] = {}
+    for name in known:
+        alike.setdefault(_without_zeros(name), []).append(name)
+    matches = []
+    for key in map(key_of, systems):
+        names = [key] if key in known else alike.get(_without_zeros(key), [])
+        matches.append(names[0] if len(names) == 1 else None)
+    return matches
+
+
 def stood_still(names: Sequence[str], scales: Scales) -> np.ndarray:
     """Which of the variables `fit` saw, and saw no change of."""
     return np.array([scales.get(name, (0.0, 1.0))[1] == 0.0 for name in names], bool)
@@ -198,6 +217,12 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     largest = float(spread.max())
     common = largest * float(np.sqrt(((spread / largest) ** 2).mean())) if largest else 1.0
     return {"": (mean, common)}
+
+
+def _without_zeros(name: str) -> str:
+    """1 for 001 and 1.0; anything but whole numbers as it is."""
+    number = WHOLE.fullmatch(name)
+    return name if number is None else number[1]
 
 
 def _on_levels(

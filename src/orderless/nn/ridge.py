@@ -111,6 +111,15 @@ class Regressors(NamedTuple):
     company: Tensor
     there: Tensor
 
+    def of(self, variables: Tensor) -> "Regressors":
+        """Those of some variables [batch, chosen]."""
+        return self._replace(
+            own=_rows(self.own, variables),
+            center=_rows(self.center, variables),
+            spread=_rows(self.spread, variables),
+            there=self.there.gather(1, variables),
+        )
+
 
 class RidgeChoice(NamedTuple):
     """The penalties that won on validation; None where no weights at all did best."""
@@ -145,9 +154,17 @@ class RidgeStatistics:
         present: Tensor | None = None,
         target_present: Tensor | None = None,
         members: Tensor | None = None,
+        counted: Tensor | None = None,
     ) -> None:
-        """Add windows x [batch, variable, context] and what followed [batch, variable, horizon]."""
+        """Add windows x [batch, variable, context] and what followed [batch, variable, horizon].
+
+        counted: the variables [batch, chosen] whose rows are added; the others have their say in
+        the pooled look-back alone.
+        """
         given = self.linear.regressors(x, present, members)
+        if counted is not None:
+            given, target = given.of(counted), _rows(target, counted)
+            target_present = None if target_present is None else _rows(target_present, counted)
         rows = given.there
         asked = (
             torch.ones_like(target, dtype=torch.bool) if target_present is None else target_present
@@ -197,6 +214,10 @@ class RidgeStatistics:
 
     def _add(self, name: str, value: Tensor) -> None:
         self._sums[name] = self._sums[name] + value if name in self._sums else value
+
+
+def _rows(value: Tensor, variables: Tensor) -> Tensor:
+    return value.take_along_dim(variables.unsqueeze(-1), 1)
 
 
 def _outer(a: Tensor, b: Tensor) -> Tensor:
