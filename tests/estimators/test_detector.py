@@ -396,7 +396,9 @@ def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     still = np.tile([5.0, 0.0], (100, 1))
     model = quick().fit(still)
     assert not model.predict(still).any()
-    draw_anomalies(model, read_panel(still), tmp_path / "still.png")
+    panel = read_panel(still)
+    picture = tmp_path / "still.png"
+    draw_anomalies(panel, model.score_panel(panel), model.threshold_, picture)
     assert "threshold 10: nothing moves, and any move lies above it" in model.report_
     beside = np.column_stack([still, np.full(100, 3.0)])  # a new one that stands still as well
     assert not model.predict(beside).any()

@@ -99,13 +99,18 @@ def test_every_kind_of_time_can_be_drawn(unit, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def _draw_anomalies(detector, data, path):
+    panel = read_panel(data)
+    draw_anomalies(panel, detector.score_panel(panel), detector.threshold_, path)
+
+
 def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
     detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
     odd = data.copy()
     odd[50:53, 2] += 30.0
-    draw_anomalies(detector, read_panel([data, odd]), tmp_path / "d.png")
+    _draw_anomalies(detector, [data, odd], tmp_path / "d.png")
     ((_, score, threshold, blame, traces, _, whose),) = calls
     assert whose == " of 1"
     assert next(iter(blame)) == next(iter(traces)) == "v2"
@@ -118,7 +123,7 @@ def test_names_are_drawn_as_they_are(data, tmp_path):
     model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
     draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
     detector = Detector(12, network=TINY, epochs=0, verbose=False).fit(odd)
-    draw_anomalies(detector, read_panel(odd), tmp_path / "blame.png")
+    _draw_anomalies(detector, odd, tmp_path / "blame.png")
 
 
 def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
@@ -127,7 +132,7 @@ def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
     gaps[10:20] = np.nan
     gaps[:, 1] = np.nan
     for values in (gaps, np.full((40, 2), np.nan)):
-        draw_anomalies(detector, read_panel(values), tmp_path / "d.png")
+        _draw_anomalies(detector, values, tmp_path / "d.png")
         assert (tmp_path / "d.png").exists()
 
 

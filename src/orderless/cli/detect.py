@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.places import check_places
     from orderless.cli.tables import add_column, get_column, open_series, put_table
     from orderless.cli.variables import check_drawn, name_unseen, name_unseen_groups
-    from orderless.data import read_panel
+    from orderless.data import read_panel, write_scores
 
     check_places(arguments)
     model = open_model(arguments.model, "Detector")
@@ -36,20 +36,22 @@ def run(arguments: argparse.Namespace) -> None:
     table, columns = open_series(arguments.data, columns)
     panel = read_panel(table, **columns)
     check_drawn(arguments, panel)
-    scores = model.score(panel)
+    scores = model.score_panel(panel)
     name_unseen(arguments, panel, model)
     name_unseen_groups(arguments, panel, model)
-    alarms = get_column(scores, "score") > model.threshold_
+    moments = write_scores(panel, scores.moments, name="score")
+    alarms = get_column(moments, "score") > model.threshold_
     try:
         if arguments.plot is not None:
             from orderless.estimators.pictures import draw_anomalies
 
-            draw_anomalies(model, panel, arguments.plot, variables=arguments.plot_variables)
+            chosen = arguments.plot_variables
+            draw_anomalies(panel, scores, model.threshold_, arguments.plot, variables=chosen)
     finally:  # scores are not lost with a picture, nor a picture where nobody reads on
         if arguments.per_variable:
-            put_table(model.score(panel, per_variable=True), arguments.out)
+            put_table(write_scores(panel, scores.each, name="score"), arguments.out)
         else:
-            put_table(add_column(scores, "anomaly", alarms), arguments.out)
+            put_table(add_column(moments, "anomaly", alarms), arguments.out)
     print(
         f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
         file=sys.stderr,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -54,6 +54,13 @@ LONGEST_CONTEXT = 96
 MOST_GROUPS = 32
 """Groups of a system and a size that are scored by themselves; more would tell little more."""
 MODEL = "this model"
+
+
+class Scores(NamedTuple):
+    """Of each system: its moments [time], and each of its variables [variable, time]."""
+
+    moments: list[np.ndarray]
+    each: list[np.ndarray]
 
 
 class Detector(Estimator):
@@ -180,20 +187,23 @@ class Detector(Estimator):
         """
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
+        scores = self.score_panel(panel)
+        return write_scores(panel, scores.each if per_variable else scores.moments, name="score")
+
+    def score_panel(self, panel: Panel) -> "Scores":
+        """Both that `score` gives, for data that is read, at the price of one."""
+        self._check_fitted()
+        self._check_variables(panel.variables)
         systems = self._prepare(panel)
         each = self._score(systems)
-        if per_variable:
-            rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
-            return write_scores(panel, rows, name="score")
-        return write_scores(panel, self._combine_each(each, systems), name="score")
+        rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
+        return Scores(self._combine_each(each, systems), rows)
 
     def predict(self, data: Any, **columns: Hashable) -> Any:
         """Whether each moment is an anomaly: its score above `threshold_`."""
         self._check_fitted()
         panel = self._read(read_panel, data, columns)
-        systems = self._prepare(panel)
-        scores = self._combine_each(self._score(systems), systems)
-        alarms = [one > self.threshold_ for one in scores]
+        alarms = [one > self.threshold_ for one in self.score_panel(panel).moments]
         return write_scores(panel, alarms, name="anomaly")
 
     def _check_settings(self) -> None:

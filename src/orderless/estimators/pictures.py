@@ -19,7 +19,7 @@ from orderless.errors import DataError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from orderless.estimators.detector import Detector
+    from orderless.estimators.detector import Scores
     from orderless.estimators.forecaster import Forecaster
 
 MOST_PANELS = 9
@@ -100,8 +100,9 @@ def draw_backtest(
 
 
 def draw_anomalies(
-    model: "Detector",
     panel: Panel,
+    scores: "Scores",
+    threshold: float,
     path: str | Path,
     *,
     variables: Sequence[str] | None = None,
@@ -110,19 +111,17 @@ def draw_anomalies(
 
     Of several systems, the one with the highest score.
     """
-    arrays = _as_arrays(panel)
-    scores, blames = model.score(arrays), model.score(arrays, per_variable=True)
-    number = int(np.argmax([np.nanmax(one, initial=0.0) for one in scores]))
-    system, blame = panel.systems[number], blames[number].T
+    number = int(np.argmax([np.nanmax(one, initial=0.0) for one in scores.moments]))
+    system, score, blame = panel.systems[number], scores.moments[number], scores.each[number]
     names = list(system.variables)
     if variables is not None:
         rows = [_row(system, name) for name in variables]
     else:
-        rows = _most_blamed(scores[number], blame, model.threshold_)
+        rows = _most_blamed(score, blame, threshold)
     draw_blame(
         system.times,
-        scores[number],
-        model.threshold_,
+        score,
+        threshold,
         {names[row]: blame[row] for row in rows},
         {names[row]: system.values[row] for row in rows[:MOST_TRACES]},
         path,
