@@ -552,6 +552,9 @@ def test_names_keep_their_leading_zeros(library, tmp_path):
 def test_variables_that_are_found_by_name_keep_their_leading_zeros(library, header, tmp_path):
     (tmp_path / "a.csv").write_text(f"{header}\n1,001,5\n1,010,6\n2,001,7\n2,010,8\n")
     assert read_panel(read_table(tmp_path / "a.csv")).variables == ("001", "010")
+    (tmp_path / "a.csv").write_text(f"{header}\n1,001,5\n2,,6\n3,001,7\n")
+    with pytest.raises(DataError, match="names nothing"):
+        read_panel(read_table(tmp_path / "a.csv"))
 
 
 @pytest.mark.parametrize("header", ["time,sensor,b", "time,b,tag,series,y"])

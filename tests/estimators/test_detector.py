@@ -264,6 +264,19 @@ def test_a_sensor_that_begins_in_the_held_out_part_is_one_that_fit_saw():
     assert still.predict(moved)[50]
 
 
+def test_a_sensor_that_begins_late_in_a_group_has_its_level_there():
+    late = np.column_stack([TRAIN[:, :4], LATE[:, 4]])
+
+    def both(values):
+        frames = [pd.DataFrame(values + 9 * k, columns=NAMES).assign(plant=k) for k in range(2)]
+        return pd.concat(frames, ignore_index=True)
+
+    model = quick().fit(both(late), group="plant")
+    ordinary = model.score(both(TEST), per_variable=True)[NAMES[4]]
+    shifted = model.score(both(TEST + 50 * np.eye(5)[4]), per_variable=True)[NAMES[4]]
+    assert np.median(shifted) > 100 * np.median(ordinary)
+
+
 STILL = {"dew": 1013.25, "flag": 0.0, "leak": 3e-6, "odometer": 1e8 + 1, "sink": -7.0}
 several, few = settings(max_examples=15), settings(max_examples=5)
 away = st.floats(2e-6, 1e6) | st.floats(-1e6, -2e-6)

@@ -1,8 +1,17 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from orderless.data import read_panel
-from orderless.estimators.preparation import FARTHEST, learn_scales, prepare, share_scale, stack
+from orderless.estimators.preparation import (
+    FARTHEST,
+    learn_scales,
+    match_groups,
+    prepare,
+    share_scale,
+    stack,
+)
 
 VALUES = np.random.default_rng(0).standard_normal((50, 3)) * [1.0, 10.0, 100.0] + 5.0
 
@@ -147,3 +156,12 @@ def test_stacked_systems_end_together():
     assert not complete
     assert observed[0].all()
     assert observed[1].tolist() == [[False, False, True, True], [False] * 4, [False] * 4]
+
+
+def test_groups_are_known_by_their_number_where_nothing_has_to_be_guessed():
+    def match(names, known):
+        return match_groups([replace(system(VALUES), name=name) for name in names], known)
+
+    assert match(["001", 2.0, "-03", "x"], ["1", "2", "-3"]) == ["1", "2", "-3", None]
+    assert match(["1", "001"], ["1"]) == ["1", None]
+    assert match(["01"], ["1", "001"]) == [None]

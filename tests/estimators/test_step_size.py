@@ -5,6 +5,7 @@ import pytest
 
 from orderless import Classifier, Detector, Forecaster
 from orderless.estimators import base
+from orderless.estimators.forecasting_task import ForecastingTask
 
 SMALL = {"channels": 8, "states": 2}
 NOISE = np.random.default_rng(0).standard_normal((64, 600))
@@ -28,6 +29,21 @@ def test_a_forecaster_takes_fewer_windows_of_many_variables(sizes):
         quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}
         Forecaster(4, **quick).fit(NOISE[:, :variables])
     assert sizes == [64, 20, 16]
+
+
+@pytest.mark.parametrize("coupling", ["field", "none"])
+def test_a_step_sees_some_of_very_many_variables(coupling, monkeypatch):
+    drawn, draw = [], ForecastingTask.draw
+
+    def remember(task, index):
+        drawn.append(draw(task, index)[1])
+        return draw(task, index)
+
+    monkeypatch.setattr(ForecastingTask, "draw", remember)
+    network = SMALL | {"coupling": coupling}
+    model = Forecaster(4, 8, network=network, epochs=1, verbose=False)
+    model.set_params(training={"steps_per_epoch": 2}).fit(NOISE)
+    assert max(one.shape[1] for one in drawn) <= 256
 
 
 def test_a_detector_takes_fewer_windows_of_many_variables(sizes):

@@ -6,6 +6,7 @@ from orderless.data.panel import Form, Panel, System, canonical_order
 from orderless.data.reading import read_cases, read_labels, read_panel
 from orderless.data.scaling import Scaler, fit_scaler, mean_and_spread
 from orderless.data.windows import (
+    MOST_VARIABLES,
     Batch,
     Series,
     choose_variables,
@@ -18,6 +19,7 @@ from orderless.data.windows import (
 from orderless.data.writing import write_forecast, write_scores
 
 __all__ = [
+    "MOST_VARIABLES",
     "Batch",
     "Form",
     "Frequency",

@@ -414,7 +414,7 @@ def _keep_zeros(
     if not asked or not _has_zeros(path):
         return table
     for name, entries in _entries(path, header, separator, asked).items():
-        known = set(entries)
+        known = set(entries) - set(MISSING)
         # If it is found by name, `read_panel` takes whole numbers for names, others for readings.
         if name not in names and not all(map(str.isdecimal, known)):
             continue

@@ -184,17 +184,21 @@ def split_in_time(
 
 
 def draw_variables(
-    members: Tensor, generator: torch.Generator, *, keep_all: float = 0.5
+    members: Tensor,
+    generator: torch.Generator,
+    *,
+    most: int | None = None,
+    keep_all: float = 0.5,
 ) -> Tensor | None:
     """A random subset of variables for each window of a batch, [window, chosen], or None for all.
 
-    With probability `keep_all` nothing is dropped, or no more than what exceeds `MOST_VARIABLES`.
+    With probability `keep_all` nothing is dropped, or no more than what exceeds `most`.
     Otherwise one number of variables holds for the batch, a half of that, a quarter and so on down
     to one, each as likely, and each window draws its own members. So few numbers that a GPU can
     keep a recording of a step for each. `members` is [window, variable]; the generator is a CPU
     one, so that the draw is the same on every device.
     """
-    most = min(members.shape[1], MOST_VARIABLES)
+    most = min(members.shape[1], most or members.shape[1])
     keep, size = torch.rand(2, generator=generator).tolist()
     if most > 1 and keep >= keep_all:
         halvings = 1 + int(size * math.ceil(math.log2(most)))

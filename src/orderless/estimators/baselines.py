@@ -85,7 +85,7 @@ def fit_linear(linear: LinearForecast, series: Series, train: Tensor, validation
         generator = torch.Generator().manual_seed(0)
         variables = series.members.shape[1]
         index = thin(index, max(MOST_ROWS // variables, MANY_WINDOWS)).to(series.members.device)
-        rows = max(1, MOST_ROWS // len(index))
+        rows = max(1, MOST_ROWS // max(1, len(index)))
         for part in index.split(max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))):
             pooled = choose_variables(series.members[part[:, 0]], POOLED, generator)
             batch = series.batch(part, linear.context, linear.horizon, pooled)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor, nn
 
-from orderless.data import Series, draw_variables
+from orderless.data import MOST_VARIABLES, Series, draw_variables
 from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import ReconstructionNetwork
 from orderless.training.losses import mse
@@ -43,8 +43,8 @@ class DetectionTask:
     def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         """These windows, and a subset of their variables for this step."""
         windows = self.train[index]
-        variables = draw_variables(self.series.members[windows[:, 0]], torch.default_generator)
-        return windows, variables
+        members = self.series.members[windows[:, 0]]
+        return windows, draw_variables(members, torch.default_generator, most=MOST_VARIABLES)
 
     def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
         """Squared error on entries of these windows that are hidden from the network."""

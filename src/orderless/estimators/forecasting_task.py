@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from orderless.data import Batch, Series, draw_variables
+from orderless.data import MOST_VARIABLES, Batch, Series, choose_variables, draw_variables
 from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import Forecast, ForecastingNetwork
 from orderless.training import LOSSES
@@ -59,11 +59,10 @@ class ForecastingTask:
     def draw(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
         """These windows, and a subset of their variables for this step."""
         windows = self.train[index]
-        if not self.module.config.coupled:
-            return windows, None
         members = self.series.members[windows[:, 0]]
-        variables = draw_variables(members, torch.default_generator)
-        return windows, variables
+        if self.module.config.coupled:
+            return windows, draw_variables(members, torch.default_generator, most=MOST_VARIABLES)
+        return windows, choose_variables(members, MOST_VARIABLES, torch.default_generator)
 
     def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
         """The loss of these windows, on all variables or those given."""

@@ -31,7 +31,7 @@ MOVED = 1e-6
 a reading is rounded by in float32 (6e-8), in any unit. What was 0 has moved where it is not."""
 MOVE = 10.0
 """Spreads that such a move counts as, whatever its size: there is no spread to measure it in."""
-WHOLE = re.compile(r"0*([0-9]+?)(?:\.0*)?")
+WHOLE = re.compile(r"(-?)0*([0-9]+?)(?:\.0*)?")
 """A whole number; what it is without zeros that say nothing."""
 
 
@@ -166,16 +166,22 @@ def scales_of_fit(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, f
 
 
 def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
-    """The mean of every variable over the first `ends` time steps, for each system by its name."""
-    levels = {}
-    for system, end in zip(panel.systems, ends, strict=True):
-        observed = system.observed[:, :end]
-        means, _ = mean_and_spread(system.values[:, :end], observed)
-        levels[key_of(system)] = {
-            system.variables[row]: float(means[row, 0])
-            for row in np.flatnonzero(observed.any(-1)).tolist()
-        }
-    return levels
+    """The mean of every variable over the first `ends` time steps, for each system by its name.
+
+    Of what begins later, the mean of all there is.
+    """
+    return {
+        key_of(system): _means(system, len(system.times)) | _means(system, end)
+        for system, end in zip(panel.systems, ends, strict=True)
+    }
+
+
+def _means(system: System, end: int) -> dict[str, float]:
+    """Of the variables that were observed in the first `end` time steps."""
+    observed = system.observed[:, :end]
+    means, _ = mean_and_spread(system.values[:, :end], observed)
+    rows = np.flatnonzero(observed.any(-1)).tolist()
+    return {system.variables[row]: float(means[row, 0]) for row in rows}
 
 
 def key_of(system: System) -> str:
@@ -188,15 +194,17 @@ def match_groups(systems: Iterable[System], known: Collection[str]) -> list[str 
     """Which of the known names each system has; None where it has none of them.
 
     A name that is not known stands for the one known name that is the same whole number: a file
-    says 001 where a frame that was read from it says 1. Where several are, nothing is guessed.
+    says 001 where a frame that was read from it says 1. Where several are that number, of those
+    known or of those here, nothing is guessed.
     """
-    alike: dict[str, list[str]] = {}
-    for name in known:
-        alike.setdefault(_without_zeros(name), []).append(name)
-    matches = []
-    for key in map(key_of, systems):
-        names = [key] if key in known else alike.get(_without_zeros(key), [])
-        matches.append(names[0] if len(names) == 1 else None)
+    keys = [key_of(system) for system in systems]
+    theirs, ours = _by_number(known), _by_number(keys)
+    matches: list[str | None] = []
+    for key in keys:
+        number = _without_zeros(key)
+        alike = theirs.get(number, set())
+        only = len(alike) == 1 and len(ours[number]) == 1
+        matches.append(key if key in known else next(iter(alike)) if only else None)
     return matches
 
 
@@ -219,10 +227,18 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     return {"": (mean, common)}
 
 
+def _by_number(names: Iterable[str]) -> dict[str, set[str]]:
+    """Names that are one number, however written."""
+    alike: dict[str, set[str]] = {}
+    for name in names:
+        alike.setdefault(_without_zeros(name), set()).add(name)
+    return alike
+
+
 def _without_zeros(name: str) -> str:
     """1 for 001 and 1.0; anything but whole numbers as it is."""
     number = WHOLE.fullmatch(name)
-    return name if number is None else number[1]
+    return name if number is None else number[1] + number[2]
 
 
 def _on_levels(
