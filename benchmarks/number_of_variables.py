@@ -10,14 +10,13 @@ logarithms from 1,000 variables up, where fixed costs no longer matter: 1 is lin
 
 import json
 import resource
-import subprocess
 import sys
 import time
 
 import numpy as np
 import torch
 
-from benchmarks.records import write_record
+from benchmarks.records import measure_each, write_record
 from orderless.nn import ForecastingNetwork, default
 
 NUMBERS = (1, 100, 300, 1000, 3000, 10000)
@@ -28,12 +27,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(int(sys.argv[1]))))
         return
-    rows = []
-    for number in NUMBERS:
-        command = [sys.executable, "-m", "benchmarks.number_of_variables", str(number)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(done.stdout))
-        print(rows[-1], flush=True)
+    rows = measure_each("benchmarks.number_of_variables", NUMBERS)
     base = rows[0]["peak_mib"]
     large = [row for row in rows if row["variables"] >= 1000]
     exponents = {

@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +40,17 @@ def write_record(name: str, results: object) -> Path:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n")
     return path
+
+
+def measure_each(module: str, numbers: Iterable[int]) -> list[dict]:
+    """What `python -m MODULE NUMBER` prints as JSON, for each number: a process has its own peak."""
+    rows = []
+    for number in numbers:
+        command = [sys.executable, "-m", module, str(number)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout))
+        print(rows[-1], flush=True)
+    return rows
 
 
 def _git(*arguments: str) -> str:

@@ -10,13 +10,12 @@ windows that `fit` reports.
 
 import json
 import resource
-import subprocess
 import sys
 import time
 
 import torch
 
-from benchmarks.records import write_record
+from benchmarks.records import measure_each, write_record
 from orderless import Forecaster
 from orderless.data.simulate import plant
 
@@ -27,12 +26,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(measure(int(sys.argv[1]))))
         return
-    rows = []
-    for number in NUMBERS:
-        command = [sys.executable, "-m", "benchmarks.wide_frames", str(number)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(done.stdout))
-        print(rows[-1], flush=True)
+    rows = measure_each("benchmarks.wide_frames", NUMBERS)
     print("wrote", write_record("wide_frames", {"rows": rows}))
 
 
