@@ -43,7 +43,7 @@ def write_record(name: str, results: object) -> Path:
 
 
 def measure_each(module: str, numbers: Iterable[int]) -> list[dict]:
-    """What `python -m MODULE NUMBER` prints as JSON, for each number: a process has its own peak."""
+    """What `python -m MODULE NUMBER` prints, for each number: a process has a peak of its own."""
     rows = []
     for number in numbers:
         command = [sys.executable, "-m", module, str(number)]

@@ -6,7 +6,7 @@ from orderless.estimators.forecasting_windows import cut_forecasting_windows
 
 
 @pytest.mark.parametrize(
-    ("steps", "variables", "held_out"), [(9000, 3, 1024), (900, 512, 360), (900, 4096, 64)]
+    ("steps", "variables", "held_out"), [(9000, 3, 1024), (2500, 512, 512), (900, 4096, 256)]
 )
 def test_of_many_variables_fewer_windows_are_held_out(steps, variables, held_out):
     panel = read_panel(np.ones((steps, variables), np.float32))

@@ -46,6 +46,22 @@ def test_a_step_sees_some_of_very_many_variables(coupling, monkeypatch):
     assert max(one.shape[1] for one in drawn) <= 256
 
 
+def test_the_order_of_very_many_variables_changes_nothing():
+    """More than a step, a held-out window and the ridge take; some of them stand still."""
+    values = np.random.default_rng(0).standard_normal((48, 1200)).cumsum(0)
+    values[:, ::7] = 3.0
+    data = {f"sensor {k}": column for k, column in enumerate(values.T)}
+    settings = {"network": SMALL, "epochs": 1, "training": {"steps_per_epoch": 3}}
+    one, other = (
+        Forecaster(4, 8, **settings, verbose=False).fit(each)
+        for each in (data, dict(reversed(data.items())))
+    )
+    first, second = (model.predict(data, level=80) for model in (one, other))
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+    errors = one.error_table_.count
+    assert 0.84 < errors / (2 * 1024 * 4) < 0.88  # of two windows, without those that stand still
+
+
 def test_a_detector_takes_fewer_windows_of_many_variables(sizes):
     for variables in (8, 64, 600):
         quick = {"context": 8, "network": SMALL, "epochs": 0, "verbose": False}

@@ -27,6 +27,7 @@ class Batch:
     values, observed            [window, variable, context]
     targets, target_observed    [window, variable, horizon]
     members                     [window, variable] bool: False where a row is padding
+    variables                   [window, variable] which of their system they are; None for all
     """
 
     values: Tensor
@@ -34,6 +35,7 @@ class Batch:
     targets: Tensor
     target_observed: Tensor
     members: Tensor
+    variables: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,7 @@ class Series:
             values[..., context:],
             observed[..., context:],
             members,
+            variables,
         )
 
 

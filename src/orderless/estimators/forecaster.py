@@ -384,6 +384,8 @@ class Forecaster(Estimator):
             forecast = self._run(batch.values, *masks)
             errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
             counts, changing = changing[: len(batch.values)], changing[len(batch.values) :]
+            if batch.variables is not None:
+                counts = counts.gather(1, batch.variables)
             known = batch.target_observed & (counts & batch.observed.any(-1)).unsqueeze(-1)
             observed.append(known.cpu().numpy())
         return fit_error_table(np.concatenate(errors), np.concatenate(observed))
