@@ -62,6 +62,7 @@ def test_ridge_of_very_many_variables_learns_from_as_many_times_as_that_of_fewer
             validation, 16, 1
         )
         errors.append(float((ridges.coupled(batch.values) - batch.targets).square().mean()))
+    # From all variables of ten windows it would be 1.25.
     assert errors[1] < 1.03 * errors[0], errors
 
 

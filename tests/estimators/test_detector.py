@@ -405,6 +405,12 @@ def test_what_stood_still_does_not_count_while_it_does_or_is_missing(watching, t
     pd.testing.assert_frame_equal(load(tmp_path).score(moved), watching.score(moved))
 
 
+@pytest.mark.parametrize("rows", [TRAIN[:1], np.where(np.eye(5), TRAIN[:5], np.nan)])
+def test_single_readings_do_not_tell_what_is_usual(rows):
+    with pytest.raises(DataError, match="more rows"):
+        quick().fit(rows)
+
+
 def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     still = np.tile([5.0, 0.0], (100, 1))
     model = quick().fit(still)

@@ -12,7 +12,8 @@ def test_of_many_variables_fewer_windows_are_held_out(steps, variables, held_out
     panel = read_panel(np.ones((steps, variables), np.float32))
     windows = cut_forecasting_windows(panel, 1, 8, share=0.8)
     for some in (windows.selection, windows.calibration):
-        assert 0.7 * held_out <= len(some) <= held_out
+        # Every k-th window is taken: two thirds of the most there may be, or more.
+        assert 2 / 3 * held_out <= len(some) <= held_out
 
 
 def test_few_variables_are_few_whatever_others_are_called():

@@ -157,3 +157,16 @@ def test_a_look_back_that_stands_still_is_not_moved_by_the_others(weights, cente
         assert (forecast[:, 1] - 0.25).abs().max() < 1e-9
         assert (forecast[:, 2] - 0.25).abs().max() < 0.1
         assert (forecast[:, 0] - x[:, 0, -1:]).abs().max() > 1
+
+
+def test_rows_of_some_variables_and_of_the_others_add_up_to_all(weights):
+    x, y = windows(20, 6, 0, *weights)
+    own = drawn((HORIZON, CONTEXT), 1)[0]
+    order = torch.randperm(6, generator=torch.Generator().manual_seed(0)).expand(20, 6)
+    moments = []
+    for counted in (None, order[:, :2], order[:, 2:]):
+        statistics = RidgeStatistics(LinearForecast(CONTEXT, HORIZON).double())
+        statistics.update(x, y, counted=counted)
+        moments.append((*statistics.own(), *statistics.company(own)))
+    for whole, some, others in zip(*moments, strict=True):
+        torch.testing.assert_close(some + others, whole)

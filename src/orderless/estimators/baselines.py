@@ -17,7 +17,8 @@ MOST_ROWS = 200_000
 MANY_WINDOWS = 4096
 """Before windows are left out, variables are: those of one window have met the same weather."""
 POOLED = 1024
-"""Variables of a window that are pooled for ridge: the mean of more is hardly another."""
+"""Variables of a window that are pooled where there are more: their mean is hardly another. In
+training there are fewer still, `orderless.data.MOST_VARIABLES`; a forecast pools all."""
 
 ENTRIES_AT_ONCE = 2**21
 

@@ -241,7 +241,7 @@ class Classifier(Estimator):
 
 def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of each case."""
-    _kind(labels)
+    _kind(labels)  # refuses a mix
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(

@@ -155,6 +155,11 @@ class Detector(Estimator):
         scales = learn_scales(panel, lengths) | scales_of_fit(panel, ends)
         again = _read_twice(panel)
         self.scales_ = {name: pair for name, pair in scales.items() if name in again}
+        if not self.scales_:
+            raise DataError(
+                "No variable has two readings or more, so nothing tells what is usual. Give `fit` "
+                "more rows."
+            )
         self.marked_ = True
         _check_part(panel, usual, "find the threshold", self._moved() or set(panel.variables))
         several = panel.form.group is not None or len(panel.systems) > 1

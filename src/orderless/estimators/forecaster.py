@@ -42,7 +42,7 @@ from orderless.estimators.base import (
     choose_device,
     draw_seed,
 )
-from orderless.estimators.baselines import Ridges, fit_ridges, naive, seasonal_naive
+from orderless.estimators.baselines import POOLED, Ridges, fit_ridges, naive, seasonal_naive
 from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
 from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
@@ -417,6 +417,7 @@ class Forecaster(Estimator):
         self.errors_ = {name: asdict(error) for name, error in errors.items()}
         weights = sum(p.numel() for p in self.network_.parameters())
         seen = "held-out" if windows.held_out else "TRAINING (too little data to hold any out)"
+        some = f" with {POOLED:,} variables each" if panel.widest > POOLED else ""
         self.report_ = [
             f"data      {describe_data(panel)}",
             f"windows   {len(windows.train):,} to train, {len(windows.selection):,} to select, "
@@ -424,7 +425,7 @@ class Forecaster(Estimator):
             f"{self.horizon_}, season {self.season_}",
             f"network   {self.preset}, {describe_training(outcome, weights)}; "
             f"blend {self.blend_:g}; look-backs centred by their {self.network_.config.center}",
-            f"errors    on {len(windows.calibration):,} {seen} windows, in units of each "
+            f"errors    on {len(windows.calibration):,} {seen} windows{some}, in units of each "
             "variable's spread",
             *table({name: (e.mae, e.mse) for name, e in errors.items()}, ("MAE", "MSE")),
             verdict({name: e.mae for name, e in errors.items()}, MODEL),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import MOST_VARIABLES, Batch, Series, choose_variables, draw_variables
+from orderless.estimators.baselines import POOLED
 from orderless.estimators.fingerprint import fingerprint
 from orderless.nn import Forecast, ForecastingNetwork
 from orderless.training import LOSSES
@@ -17,8 +18,6 @@ QUANTILE_LOSS = "quantile"
 """The point by its absolute error, and quantiles around it by theirs."""
 ROWS_AT_ONCE = 4096
 """Look-backs of one variable in a forward pass without gradients."""
-MOST_SCORED = 1024
-"""Variables of a held-out window that are scored and pooled: the mean of more is hardly another."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +124,9 @@ class ForecastingTask:
         """
         complete = self._complete and _all_exist(windows)
         generator = torch.Generator().manual_seed(0)
-        width = min(self.series.members.shape[1], MOST_SCORED)
+        width = min(self.series.members.shape[1], POOLED)
         for part in windows.split(max(1, ROWS_AT_ONCE // width)):
-            some = choose_variables(self.series.members[part[:, 0]], MOST_SCORED, generator)
+            some = choose_variables(self.series.members[part[:, 0]], POOLED, generator)
             batch = self._gather(part, some, context)
             yield batch, (None, None) if complete else _masks(batch)
 

@@ -6,14 +6,13 @@ from torch import Tensor
 
 from orderless.data import Panel, split_in_time, window_starts
 from orderless.errors import DataError
-from orderless.estimators.baselines import thin
-from orderless.estimators.forecasting_task import MOST_SCORED
+from orderless.estimators.baselines import POOLED, thin
 from orderless.estimators.preparation import check_observed
 
 LONGEST_CONTEXT = 336
 MOST_HELD_OUT = 1024
 """Windows scored at each validation; more would cost time and change no decision."""
-MOST_ROWS = 2**18
+MOST_ROWS_HELD_OUT = 2**18
 """Look-backs of one variable in them: of many variables fewer windows are scored."""
 
 
@@ -70,7 +69,7 @@ def cut_forecasting_windows(
                 f"Not a single value is observed in the part of the data that is there to "
                 f"{purpose}. Cut off what comes before the first and after the last readings."
             )
-    most = min(MOST_HELD_OUT, MOST_ROWS // min(panel.widest, MOST_SCORED))
+    most = min(MOST_HELD_OUT, MOST_ROWS_HELD_OUT // min(panel.widest, POOLED))
     return ForecastingWindows(
         context=context,
         train=train,
