@@ -311,7 +311,7 @@ def test_large_calls_equal_the_reference_on_the_gpu(
 
     monkeypatch.setattr(operators, "FAST", fast)
     monkeypatch.setattr(operators, "MOST_VARIABLES", variables)
-    if variables > 1:  # small calls would rather have more programs, or time in segments
+    if variables > 1:  # small calls would rather have time in segments
         monkeypatch.setattr(operators, "PROGRAMS", 1)
         monkeypatch.setattr(operators, "MANY_PROGRAMS", 1)  # nor sums of parts in passing
     sizes, options = LARGE[case]
@@ -415,6 +415,17 @@ def test_many_states_fit_the_shared_memory_of_a_small_gpu(device, monkeypatch):
         return operators._sizes(x, step, write).block
 
     assert [block(101_376, 16), block(101_376, 32), block(232_448, 32)] == [4, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("batch", "variables", "block"), [(64, 1, 4), (4096, 1, 1), (64, 3, 4), (1, 7, 4)]
+)
+def test_few_kinds_of_programs_are_compiled(device, batch, variables, block):
+    from orderless.ops.triton import operators
+
+    x = torch.empty(batch, variables, 8, 16, device="meta")
+    step, write = x.new_empty(batch, 8, 1), x.new_empty(batch, variables, 8, 2, 16)
+    assert operators._sizes(x, step, write).block == block
 
 
 def test_operators_are_registered_as_the_compiler_expects(device):

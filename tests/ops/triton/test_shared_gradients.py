@@ -12,9 +12,9 @@ def _gradients(device, step, rates, sums, borders):
     d_step = torch.empty_like(step)
     d_rates = torch.empty(batch * chunks, 3, 1, 16, device=device)
     sums_gradient[(batch * chunks,)](
-        step, *rates, sums, borders, d_step, d_rates, time, 1, chunks, *step.stride()[:2],
+        step, *rates, sums, borders, d_step, d_rates, time, 1, chunks, 1, *step.stride()[:2],
         len(sums), sums[0].numel(), len(borders), borders[0].numel(),
-        HAS_END=False, STATES=16, PADDED=16, REVERSE=False, num_warps=4,
+        HAS_END=False, STATES=16, PADDED=16, num_warps=4,
     )  # fmt: skip
     return d_step, d_rates
 

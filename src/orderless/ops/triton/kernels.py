@@ -11,6 +11,9 @@ times. With the tables of `tables.py`, for one variable and one chunk,
 M is put together from four products of 16 x N factors, one for each bit of the time, and its
 diagonal. The backward pass rebuilds M, and is complete within a program but for what all variables
 share: sums from which `sums_gradient` finds the gradients of steps and rates.
+
+Here and in `fast`, t counts times as they are visited. A scan that goes back is given its tensors
+from the last time on, with negative strides: it is the same kernel.
 """
 
 import triton
@@ -115,7 +118,7 @@ def _state_at(b, block, segment, slice_, variables, segments, channels, head_siz
 @triton.jit
 def scan_forward(
     x, write, read, tables, start, base, shared, skip, gate, present, y, end,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, y_variable, y_time,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
@@ -123,12 +126,12 @@ def scan_forward(
     gate_batch, gate_variable, gate_time,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_START: tl.constexpr, HAS_BASE: tl.constexpr, HAS_SKIP: tl.constexpr,
-    HAS_GATE: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
-    PRECISION: tl.constexpr,
+    HAS_GATE: tl.constexpr, HAS_PRESENT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """y [B,V,T,D], and the state after the last segment. Grid: segment, B, blocks, slices.
 
-    HAS_BASE: what is read of `shared` [B,T,2,N,D], the same for all variables, lies in `base`.
+    HAS_BASE: what is read of `shared` [B,T,2,N,D], the same for all variables, lies in `base`;
+    `shared` is given from the time visited last.
     """
     per_head = tl.cdiv(head_size, WIDTH)
     slices = (channels // head_size) * per_head
@@ -156,11 +159,8 @@ def scan_forward(
     first_chunk = segment * per_segment
     for chunk in range(first_chunk, tl.minimum(first_chunk + per_segment, chunks)):
         here = tables + chunk * (21 * 16 * PADDED)
-        tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
-        keep = (tick < time) & (v < variables)
-        t = tick
-        if REVERSE:
-            t = time - 1 - tick
+        t = chunk * 16 + tl.arange(0, 16)[None, :, None]
+        keep = (t < time) & (v < variables)
         if HAS_PRESENT:
             at = b * present_batch + v * present_variable + t * present_time
             keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
@@ -184,24 +184,23 @@ def scan_forward(
         s = e_v * s + e_vh * h + _dot(_turn(to_v.to(dtype)), signal, PRECISION)
         h = e_h * h + _dot(_turn(to_h.to(dtype)), signal, PRECISION)
 
-        row = (b * variables + v) * time + t
-        stored = (tick < time) & (v < variables) & (p < head_size)
+        at_y = (b * variables + v) * y_variable + t * y_time + d
+        stored = (t < time) & (v < variables) & (p < head_size)
         if HAS_BASE:
-            out += tl.load(base + row * channels + d, mask=channel, other=0.0).to(tl.float32)
+            out += tl.load(base + at_y, mask=channel, other=0.0).to(tl.float32)
         if HAS_SKIP:
             out += direct * signal.to(tl.float32)
         if HAS_GATE:
             at = b * gate_batch + v * gate_variable + t * gate_time + d
             opening = tl.load(gate + at, mask=channel, other=0.0).to(tl.float32)
             out = out * (opening / (1.0 + tl.exp(-opening)))
-        tl.store(y + row * channels + d, out.to(dtype), mask=stored)
+        tl.store(y + at_y, out.to(dtype), mask=stored)
     if segment == segments - 1:
         corner, inside = _state_at(b, block, 0, slice_, variables, 1, channels, head_size,
                                    BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
         if HAS_BASE:
             n = tl.arange(0, PADDED)[None, :, None]
-            last = b * time if REVERSE else b * time + time - 1
-            at = (last * 2 * STATES + n) * channels + d
+            at = (b * time * 2 * STATES + n) * channels + d
             h += tl.load(shared + at, mask=inside, other=0.0)
             s += tl.load(shared + at + STATES * channels, mask=inside, other=0.0)
         tl.store(end + corner, h, mask=inside)
@@ -216,8 +215,8 @@ def scan_states(
     weights_batch, weights_variable, weights_time,
     present_batch, present_variable, present_time,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_START: tl.constexpr, HAS_PRESENT: tl.constexpr, REVERSE: tl.constexpr,
-    ADJOINT: tl.constexpr, EVERY_CHUNK: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_START: tl.constexpr, HAS_PRESENT: tl.constexpr, ADJOINT: tl.constexpr,
+    EVERY_CHUNK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """States alone: at borders of chunks, [B,V,chunk + 1,2,N,D], or after segments from zero.
 
@@ -259,11 +258,8 @@ def scan_states(
                                    head_size, BLOCK, WIDTH, STATES, PADDED)  # fmt: skip
             tl.store(at_chunks + at, h.to(dtype), mask=inside)
             tl.store(at_chunks + at + STATES * channels, s.to(dtype), mask=inside)
-        tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
-        keep = (tick < time) & (v < variables)
-        t = tick
-        if REVERSE:
-            t = time - 1 - tick
+        t = chunk * 16 + tl.arange(0, 16)[None, :, None]
+        keep = (t < time) & (v < variables)
         if HAS_PRESENT:
             at = b * present_batch + v * present_variable + t * present_time
             keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
@@ -407,20 +403,20 @@ def _decay_gradient(first, second, d_first, d_second, table):
 def scan_backward(
     x, write, read, tables, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
-    variables, time, channels, head_size, chunks, segments, per_segment,
+    variables, time, channels, head_size, chunks, segments, per_segment, y_variable, y_time,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_END: tl.constexpr, HAS_SKIP: tl.constexpr, HAS_PRESENT: tl.constexpr,
-    REVERSE: tl.constexpr, PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """All gradients, from the last chunk of a segment to its first.
 
-    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices. partial
-    and borders, for a block of variables and a slice of a head each, are what `sums_gradient`
-    takes; d_skip [program, WIDTH].
+    d_y is contiguous. d_write, d_read [slice,B,V,T,2,N] are parts to be summed over slices, their
+    times as they are visited. partial and borders, for a block of variables and a slice of a head
+    each, are what `sums_gradient` takes; d_skip [program, WIDTH].
     """
     per_head = tl.cdiv(head_size, WIDTH)
     heads = channels // head_size
@@ -464,20 +460,18 @@ def scan_backward(
         chunk = first_chunk + last_chunk - 1 - visited
         here = tables + chunk * (21 * 16 * PADDED)
         sums = partial + chunk * (6 * 16 * STATES)
-        tick = chunk * 16 + tl.arange(0, 16)[None, :, None]
-        stored = (tick < time) & (v < variables)
+        t = chunk * 16 + tl.arange(0, 16)[None, :, None]
+        stored = (t < time) & (v < variables)
         keep = stored
-        t = tick
-        if REVERSE:
-            t = time - 1 - tick
         if HAS_PRESENT:
             at = b * present_batch + v * present_variable + t * present_time
             keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
         channel = keep & (p < head_size)
         row = (b * variables + v) * time + t
+        at_y = (b * variables + v) * y_variable + t * y_time + d
         at = b * x_batch + v * x_variable + t * x_time + d
         signal = tl.load(x + at, mask=channel, other=0.0)
-        d_out = tl.load(d_y + row * channels + d, mask=channel, other=0.0)
+        d_out = tl.load(d_y + at_y, mask=channel, other=0.0)
         at = b * write_batch + v * write_variable + t * write_time
         w_h, w_v = _weights(write, at, keep, STATES, PADDED)
         at = b * read_batch + v * read_variable + t * read_time
@@ -555,7 +549,7 @@ def scan_backward(
         if HAS_SKIP:
             d_in += direct * d_out.to(tl.float32)
             d_direct += tl.sum(tl.sum(product, 1), 0)
-        tl.store(d_x + row * channels + d, d_in.to(dtype), mask=stored & (p < head_size))
+        tl.store(d_x + at_y, d_in.to(dtype), mask=stored & (p < head_size))
         at = ((slice_ * batch * variables * time) + row) * (2 * STATES) + n
         stored = stored & (n < STATES)
         kind_of_weight = d_write.dtype.element_ty

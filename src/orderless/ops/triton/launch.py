@@ -58,9 +58,22 @@ def precision(x: Tensor) -> str:
     return "tf32x3" if x.dtype == torch.float32 else "tf32"
 
 
-def strides(value: Tensor | None) -> tuple[int, int, int]:
-    """Of batch, variable and time; zeros for what is absent."""
-    return (0, 0, 0) if value is None else value.stride()[:3]  # pyrefly: ignore
+def strides(value: Tensor | None, reverse: bool = False) -> tuple[int, int, int]:
+    """Of batch, variable and time, as times are visited; zeros for what is absent."""
+    if value is None:
+        return 0, 0, 0
+    batch, variable, time = value.stride()[:3]
+    return batch, variable, towards(reverse) * time
+
+
+def from_first(value: Any, reverse: bool, axis: int = 2) -> Any:
+    """A tensor from the time on that is visited first, where kernels begin to count; or None."""
+    return value.narrow(axis, value.shape[axis] - 1, 1) if reverse and value is not None else value
+
+
+def towards(reverse: bool) -> int:
+    """In which direction kernels go through time."""
+    return -1 if reverse else 1
 
 
 def rows_contiguous(value: Tensor, aligned: bool = False) -> Tensor:

@@ -17,16 +17,18 @@ from orderless.ops.triton.launch import (
     CHUNK,
     QUICK,
     TABLES,
+    from_first,
     operator,
     precision,
     rows_contiguous,
     shapes_of,
     strides,
     sum_slices,
+    towards,
     with_gradients,
     without_gradients,
 )
-from orderless.ops.triton.rehearsal import launch, on_demand
+from orderless.ops.triton.rehearsal import launch, on_demand, rehearse
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -134,16 +136,16 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
         # What a thread holds of the state must fit its registers, which float32 fills faster.
         widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
         width = min(widest, max(16, triton.next_power_of_2(head_size)))
-    block = min(_most_variables(x, states), triton.next_power_of_2(variables))
     chunks = triton.cdiv(time, CHUNK)
     slices = heads * triton.cdiv(head_size, width)
-    # A segment pays a second pass over its inputs, so time is split only where it is long. Then
-    # it is better split than the variables, which share tables.
-    most_segments = max(1, chunks // 8)
-    outer = batch * slices * most_segments
-    while block > 1 and outer * triton.cdiv(variables, block) < 2 * PROGRAMS // block:
-        block //= 2
+    # Few kinds of programs, for each is compiled: one variable, where it is the only one and more
+    # would keep others waiting, or four, of which some may not exist.
+    block = _most_variables(x, states)
+    if variables == 1 and batch * slices > PROGRAMS:
+        block = 1
     rows = batch * slices * triton.cdiv(variables, block)
+    # A segment pays a second pass over its inputs, so time is split only where it is long.
+    most_segments = max(1, chunks // 8)
     segments = min(triton.cdiv(PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1
     per_segment = triton.cdiv(chunks, segments)
     return _Sizes(
@@ -230,9 +232,9 @@ def _tables(
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
     launch(table_kernels.fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
-        sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, step.stride(0), step.stride(1),
-        *((0, 0) if field_write is None else field_write.stride()[:2]), int(held),
-        STATES=sizes.states, PADDED=sizes.padded, REVERSE=reverse, HAS_QUICK=quick is not None,
+        sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, towards(reverse),
+        *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
+        int(held), STATES=sizes.states, PADDED=sizes.padded, HAS_QUICK=quick is not None,
         HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
     return _Tables(tables, quick, over_chunks, over_segments, factors)
@@ -256,12 +258,10 @@ def _segment_states(
         sizes.batch, sizes.variables, sizes.segments, 2, sizes.states, sizes.channels
     )
     grid = (sizes.rows * (sizes.segments - 1),)  # what is after the last moves nothing
-    rest = (*sizes.shape(fast), *strides(signal), *strides(weights), *strides(present))
-    given: dict[str, Any] = {
-        "HAS_PRESENT": present is not None,
-        "REVERSE": reverse,
-        "ADJOINT": adjoint,
-    }
+    inputs = (signal, weights, present)
+    rest = (*sizes.shape(fast), *chain(*(strides(one, reverse) for one in inputs)))
+    signal, weights, present = (from_first(one, reverse) for one in inputs)
+    given: dict[str, Any] = {"HAS_PRESENT": present is not None, "ADJOINT": adjoint}
     if fast:
         launch(fast_kernels.fast_states, grid)(
             signal, weights, *made.of_chunks, present, ends, *rest, **given,
@@ -333,29 +333,33 @@ def scan(
     if shared is not None:
         readout(read, shared, None, present, y)
     end = step.new_empty(sizes.batch, sizes.variables, 2, sizes.states, sizes.channels)
+    inputs = (x, write, read, present, gate)
     rest = (
-        *sizes.shape(fast),
-        *strides(x), *strides(write), *strides(read), *strides(present), *strides(gate),
+        *sizes.shape(fast), *strides(y, reverse)[1:],
+        *chain(*(strides(one, reverse) for one in inputs)),
     )  # fmt: skip
+    x, write, read, present, gate = (from_first(one, reverse) for one in inputs)
+    out = from_first(y, reverse)
+    last_shared = from_first(shared, not reverse, axis=1)
     given: dict[str, Any] = {
         "HAS_START": start is not None,
         "HAS_BASE": shared is not None,
         "HAS_SKIP": skip is not None,
         "HAS_GATE": gate is not None,
         "HAS_PRESENT": present is not None,
-        "REVERSE": reverse,
     }
     grid = (sizes.rows * sizes.segments,)
     if fast:
         field = None if field is None else field.to(x.dtype).contiguous()
+        field = from_first(field, reverse, axis=1)
         launch(fast_kernels.fast_forward, grid)(
-            x, write, read, *made.of_chunks, start, y, shared, field, made.factors, skip, gate,
-            present, y, end, *rest, **sizes.fast_tile, **given, HAS_FIELD=field is not None,
+            x, write, read, *made.of_chunks, start, out, last_shared, field, made.factors, skip,
+            gate, present, out, end, *rest, **sizes.fast_tile, **given, HAS_FIELD=field is not None,
         )  # fmt: skip
     else:
         launch(kernels.scan_forward, grid)(
-            x, write, read, made.tables, start, y, shared, skip, gate, present, y, end, *rest,
-            **sizes.tile, **given, PRECISION=precision(x),
+            x, write, read, made.tables, start, out, last_shared, skip, gate, present, out, end,
+            *rest, **sizes.tile, **given, PRECISION=precision(x),
         )  # fmt: skip
     return y, end
 
@@ -403,7 +407,7 @@ def scan_backward(
     start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
     shape = sizes.shape(fast)
     grid = (sizes.rows * sizes.segments,)
-    masked: dict[str, Any] = {"HAS_PRESENT": present is not None, "REVERSE": reverse}
+    masked: dict[str, Any] = {"HAS_PRESENT": present is not None}
     started = {"HAS_START": start is not None}
     if fast:
         # Of each program, which finds them itself; in bfloat16 those before pairs of chunks.
@@ -417,8 +421,9 @@ def scan_backward(
         )
         masked["PRECISION"] = precision(x)
         launch(kernels.scan_states, grid)(
-            x, write, made.tables, start, present, states, None, *shape,
-            *strides(x), *strides(write), *strides(present),
+            *(from_first(one, reverse) for one in (x, write)), made.tables, start,
+            from_first(present, reverse), states, None, *shape,
+            *chain(*(strides(one, reverse) for one in (x, write, present))),
             **sizes.tile, **masked, **started, EVERY_CHUNK=True, ADJOINT=False,
         )  # fmt: skip
     d_after = _segment_states(sizes, made, fast, d_y, read, d_end, present, reverse, adjoint=True)
@@ -438,19 +443,21 @@ def scan_backward(
         parts = sizes.variables * sizes.slices_of_head
     borders = step.new_empty(parts, sizes.batch, sizes.heads, sizes.chunks + 1, 3, sizes.states)
     rest = (
-        states, skip, present, d_y, d_after,
-        d_x, d_write, d_read, d_start, d_skip, sums, borders, *shape,
-        *strides(x), *strides(write), *strides(read), *strides(present),
+        states, skip, *(from_first(one, reverse) for one in (present, d_y)), d_after,
+        from_first(d_x, reverse), d_write, d_read, d_start, d_skip, sums, borders, *shape,
+        *strides(d_x, reverse)[1:],
+        *chain(*(strides(one, reverse) for one in (x, write, read, present))),
     )  # fmt: skip
+    inputs = tuple(from_first(one, reverse) for one in (x, write, read))
     masked |= {"HAS_END": d_after is not None, "HAS_SKIP": skip is not None}
     if fast:
         launch(fast_kernels.fast_backward, grid)(
-            x, write, read, *made.of_chunks, start, *rest, **masked, **started, **sizes.fast_tile
-        )  # fmt: skip
-    else:
-        launch(kernels.scan_backward, grid)(
-            x, write, read, made.tables, *rest, **masked, **sizes.tile
+            *inputs, *made.of_chunks, start, *rest, **masked, **started, **sizes.fast_tile
         )
+    else:
+        launch(kernels.scan_backward, grid)(*inputs, made.tables, *rest, **masked, **sizes.tile)
+    if reverse:  # as they were visited; strides that are not known would cost too many registers
+        d_write, d_read = d_write.flip(3), d_read.flip(3)
     d_shared = x.new_empty(0)
     if shared is not None:
         d_shared = torch.empty_like(shared)
@@ -462,9 +469,9 @@ def scan_backward(
     d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
     launch(table_kernels.sums_gradient, (programs,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
-        step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
+        towards(reverse), step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
         borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
-        REVERSE=reverse, num_warps=4, num_stages=1,
+        num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
     d_skip, d_rates = _sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)
@@ -504,29 +511,35 @@ def _save_scan(ctx, inputs, output) -> None:
 
 
 def _scan_gradients(ctx, d_y, d_end):
-    x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state, present = (
-        ctx.saved_tensors
-    )
-    own = (x, step, h, v, vh, write, read)
     if d_y is None:
-        d_y = torch.zeros_like(x)
+        d_y = torch.zeros_like(ctx.saved_tensors[0])
+    arguments = (d_y, d_end, *ctx.saved_tensors, ctx.reverse)
+    rehearse(_gradients, arguments)  # of several operators, all at once
+    return _gradients(*arguments)
+
+
+def _gradients(
+    d_y, d_end, x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state,
+    present, reverse,
+):  # fmt: skip
+    own = (x, step, h, v, vh, write, read)
     d_gate = None
     if gate is not None:
-        before, _ = scan(*own, field, field_write, shared, skip, None, state, present, ctx.reverse)
+        before, _ = scan(*own, field, field_write, shared, skip, None, state, present, reverse)
         d_y, d_gate = _gate_gradients(d_y, before, gate, present)
     if field is not None:
-        shared = field_response(field, field_write, step, h, v, vh, ctx.reverse)
+        shared = field_response(field, field_write, step, h, v, vh, reverse)
     d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
-        d_y, d_end, *own, shared, skip, state, present, ctx.reverse
+        d_y, d_end, *own, shared, skip, state, present, reverse
     )
     if shared is not None and d_end is not None:
-        last = 0 if ctx.reverse else -1
+        last = 0 if reverse else -1
         d_shared = d_shared.clone()
         d_shared[:, last] += d_end.sum(1)
     d_field = d_field_write = None
     if field is not None:
         d_field, d_field_write, more_step, more_rates = field_response_backward(
-            d_shared, shared, field, field_write, step, h, v, vh, ctx.reverse
+            d_shared, shared, field, field_write, step, h, v, vh, reverse
         )
         d_step, d_rates = d_step + more_step, d_rates + more_rates
         d_shared = None

@@ -13,6 +13,7 @@ every time; its last two columns are unused.
 import triton
 import triton.language as tl
 
+from orderless.ops.triton.order import time_of
 from orderless.ops.triton.zero_order_hold import (
     hold,
     hold_gradient,
@@ -28,11 +29,11 @@ def _rate(h, v, vh, at):
     return tl.load(h + at), tl.load(v + at), tl.load(vh + at)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["towards"])
 def fill_steps(
     step, rate_h, rate_v, rate_vh, other_h, other_v, other_vh, table,
-    rows, time, heads, batch, step_batch, step_time,
-    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr, HAS_OTHER: tl.constexpr,
+    rows, time, heads, batch, towards, step_batch, step_time,
+    STATES: tl.constexpr, TIMES: tl.constexpr, HAS_OTHER: tl.constexpr,
 ):  # fmt: skip
     """One program per (batch, head, state, block of rows); after them, those of other rates.
 
@@ -46,9 +47,7 @@ def fill_steps(
     b = b % batch
     tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
     inside = tick < rows
-    t = tick
-    if REVERSE:
-        t = time - 1 - tick
+    t = time_of(tick, time, towards)
     span = tl.load(step + b * step_batch + t * step_time + head, mask=tick < time, other=0.0)
     span = span.to(tl.float32)
     h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
@@ -65,11 +64,11 @@ def fill_steps(
     tl.store(out, columns, mask=inside[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["towards"])
 def steps_gradient(
     step, rate_h, rate_v, rate_vh, d_table, d_step, d_rates,
-    time, heads, step_batch, step_time, parts, part_size,
-    STATES: tl.constexpr, REVERSE: tl.constexpr, TIMES: tl.constexpr,
+    time, heads, towards, step_batch, step_time, parts, part_size,
+    STATES: tl.constexpr, TIMES: tl.constexpr,
 ):  # fmt: skip
     """From a step table to d_step [B,T,H,N] and d_rates [3, B,H,N, block of times]."""
     pid = tl.program_id(0).to(tl.int64)
@@ -78,9 +77,7 @@ def steps_gradient(
     n, head, b = outer % STATES, (outer // STATES) % heads, outer // STATES // heads
     tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
     inside = tick < time
-    t = tick
-    if REVERSE:
-        t = time - 1 - tick
+    t = time_of(tick, time, towards)
     span = tl.load(step + b * step_batch + t * step_time + head, mask=inside, other=0.0)
     span = span.to(tl.float32)
     h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
@@ -152,25 +149,21 @@ def _entries(rows, i: tl.constexpr):
 
 
 @triton.jit
-def _first_state(tick, b, n, d, time, channels, STATES: tl.constexpr, REVERSE: tl.constexpr):
+def _first_state(tick, b, n, d, time, channels, towards, STATES: tl.constexpr):
     """Where the state of a step lies in [B,T,2,N,D], and how far that of the next."""
-    t = tick
-    size = 2 * STATES * channels
-    if REVERSE:
-        t = time - 1 - tick
-        size = -size
-    return ((b * time + t) * 2 * STATES + n) * channels + d, size
+    at = ((b * time + time_of(tick, time, towards)) * 2 * STATES + n) * channels + d
+    return at, towards * (2 * STATES * channels)
 
 
 @triton.jit
-def _pairs(source, begin, stop, b, n, d, inside, time, channels, STATES: tl.constexpr,
-           REVERSE: tl.constexpr, COUNT: tl.constexpr, BEFORE: tl.constexpr = False):  # fmt: skip
+def _pairs(source, begin, stop, b, n, d, inside, time, channels, towards,
+           STATES: tl.constexpr, COUNT: tl.constexpr, BEFORE: tl.constexpr = False):  # fmt: skip
     """(h, v) of some steps of [B,T,2,N,D], or BEFORE them; zero for a step at `stop` or after it.
 
     Nothing is before step 0, the first of its round.
     """
     pairs = ()
-    at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
+    at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
     if BEFORE:
         at -= size
     for i in tl.static_range(COUNT):
@@ -185,29 +178,25 @@ def _pairs(source, begin, stop, b, n, d, inside, time, channels, STATES: tl.cons
 
 
 @triton.jit
-def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, STATES: tl.constexpr,
-             REVERSE: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
+def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, towards,
+             STATES: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
     """Weights (h, v) of the field, each [COUNT]: a lane keeps those of a step."""
     tick = begin + tl.arange(0, COUNT)
-    t = tick
-    if REVERSE:
-        t = time - 1 - tick
+    t = time_of(tick, time, towards)
     at = field_write + b * write_batch + t * write_time + n
     real = tick < stop
     return tl.load(at, mask=real, other=0.0), tl.load(at + STATES, mask=real, other=0.0)
 
 
 @triton.jit
-def _fields(field, begin, first, stop, b, d, inside, time, channels, HAS_FIELD: tl.constexpr,
-            REVERSE: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
+def _fields(field, begin, first, stop, b, d, inside, time, channels, towards,
+            HAS_FIELD: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
     """The field of some steps; zero before `first`, at `stop` and after it."""
     fields = ()
     if HAS_FIELD:
         for i in tl.static_range(COUNT):
             tick = begin + i
-            t = tick
-            if REVERSE:
-                t = time - 1 - tick
+            t = time_of(tick, time, towards)
             real = inside & (tick >= first) & (tick < stop)
             at = field + (b * time + t) * channels + d
             fields = fields + (tl.load(at, mask=real, other=0.0),)  # noqa: RUF005
@@ -216,16 +205,16 @@ def _fields(field, begin, first, stop, b, d, inside, time, channels, HAS_FIELD: 
 
 @triton.jit
 def _load_round(drive, field_write, begin, stop, b, n, d, inside, time, channels, write_batch,
-                write_time, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr, HAS_FIELD: tl.constexpr,
-                REVERSE: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
+                write_time, towards, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+                HAS_FIELD: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
     """Drives of some steps, and weights of the field."""
     drives, weights = (), ()
     if HAS_DRIVE:
-        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, towards, STATES,
                         UNROLL)  # fmt: skip
     if HAS_FIELD:
-        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, STATES,
-                           REVERSE, UNROLL)  # fmt: skip
+        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, towards,
+                           STATES, UNROLL)  # fmt: skip
     return drives, weights
 
 
@@ -243,13 +232,13 @@ def _driven(drives, weights, fields, i: tl.constexpr, HAS_DRIVE: tl.constexpr,
     return u_h, u_v, f, w_h, w_v
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["towards"])
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, over_segments,
-    write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
+    write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
-    REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+    UNROLL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """z at every time, or with ENDS the state after each segment from zero.
 
@@ -279,18 +268,18 @@ def trajectory(
     # Rounds to come are on their way to shared memory while one is computed. Registers would not
     # do: few loads are told apart there, and a use waits for others that were made long after.
     # A field of bfloat16 can be too narrow for that way; it is small, and comes from a cache.
-    fields = _fields(field, first, first, stop, b, d, inside, time, channels, HAS_FIELD, REVERSE,
+    fields = _fields(field, first, first, stop, b, d, inside, time, channels, towards, HAS_FIELD,
                      UNROLL)  # fmt: skip
     for begin in tl.range(first, stop, UNROLL, num_stages=STAGES):
         drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
-                                      channels, write_batch, write_time, STATES, HAS_DRIVE,
-                                      HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+                                      channels, write_batch, write_time, towards, STATES, HAS_DRIVE,
+                                      HAS_FIELD, UNROLL)  # fmt: skip
         table_rows = _rows(table, line, begin, UNROLL)
         if HAS_OWN:
             own_rows = _rows(own_table, line, begin, UNROLL)
-        later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, HAS_FIELD,
-                        REVERSE, UNROLL)  # fmt: skip
-        at, size = _first_state(begin, b, n, d, time, channels, STATES, REVERSE)
+        later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, towards,
+                        HAS_FIELD, UNROLL)  # fmt: skip
+        at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
         for i in tl.static_range(UNROLL):
             u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
                                             HAS_FIELD)  # fmt: skip
@@ -325,14 +314,14 @@ def trajectory(
             tl.store(out + 2 * PADDED, over_v)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["towards"])
 def trajectory_backward(
     drive, field, field_write, table, start, z, d_z, d_after,
     d_drive, d_field, d_write, d_table, d_start,
-    write_batch, write_time, rows, time, channels, head_size, segments, per_segment,
+    write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
     STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
-    REVERSE: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
+    UNROLL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
@@ -364,27 +353,25 @@ def trajectory_backward(
     last_round = first + (tl.cdiv(stop - first, UNROLL) - 1) * UNROLL
     fields = ()
     if not ENDS:
-        fields = _fields(field, last_round, first, stop, b, d, inside, time, channels, HAS_FIELD,
-                         REVERSE, UNROLL)  # fmt: skip
+        fields = _fields(field, last_round, first, stop, b, d, inside, time, channels, towards,
+                         HAS_FIELD, UNROLL)  # fmt: skip
     for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
         begin = last_round + first - visited
         table_rows = _rows(table, line_of_table, begin, UNROLL)
-        backs = _pairs(d_z, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+        backs = _pairs(d_z, begin, stop, b, n, d, inside, time, channels, towards, STATES,
                        UNROLL)  # fmt: skip
         if not ENDS:
-            before = _pairs(z, begin, stop, b, n, d, inside, time, channels, STATES, REVERSE,
+            before = _pairs(z, begin, stop, b, n, d, inside, time, channels, towards, STATES,
                             UNROLL, BEFORE=True)  # fmt: skip
             drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
-                                          channels, write_batch, write_time, STATES, HAS_DRIVE,
-                                          HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+                                          channels, write_batch, write_time, towards, STATES,
+                                          HAS_DRIVE, HAS_FIELD, UNROLL)  # fmt: skip
             later = _fields(field, begin - UNROLL, first, stop, b, d, inside, time, channels,
-                            HAS_FIELD, REVERSE, UNROLL)  # fmt: skip
+                            towards, HAS_FIELD, UNROLL)  # fmt: skip
         for i in tl.static_range(UNROLL - 1, -1, -1):
             tick = begin + i
             real = tick < stop
-            t = tick
-            if REVERSE:
-                t = time - 1 - tick
+            t = time_of(tick, time, towards)
             e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
             g += backs[i][0]
             u += backs[i][1]

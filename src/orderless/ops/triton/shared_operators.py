@@ -14,6 +14,7 @@ from orderless.ops.triton.launch import (
     shapes_of,
     strides,
     sum_slices,
+    towards,
     with_gradients,
     without_gradients,
 )
@@ -228,8 +229,8 @@ def _step_tables(path: _Path, step: Tensor, *rates: Rates, reverse: bool) -> Ten
     tables = step.new_empty(len(rates), lines, path.rows, shared_kernels.STEP_COLUMNS)
     launch(shared_kernels.fill_steps, (len(rates) * lines * triton.cdiv(path.rows, 64),))(
         step, *rates[0], *rates[-1], tables, path.rows, path.time, path.heads, path.batch,
-        step.stride(0), step.stride(1),
-        STATES=path.states, REVERSE=reverse, TIMES=64, HAS_OTHER=len(rates) > 1, num_warps=1,
+        towards(reverse), step.stride(0), step.stride(1),
+        STATES=path.states, TIMES=64, HAS_OTHER=len(rates) > 1, num_warps=1,
     )  # fmt: skip
     return tables
 
@@ -265,8 +266,8 @@ def _before_segments(
     ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
     launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, None, None, None, None, ends, over_segments,
-        *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
-        HAS_START=False, HAS_OWN=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
+        *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
+        PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True, UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     return carry(over_segments, start, ends, adjoint=False), over_segments
 
@@ -284,8 +285,8 @@ def _follow(
     z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
     launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, own_table, deviates, before, z, None, None,
-        *given.strides, *path.shape, **path.tile, **given.given, PADDED=path.padded,
-        HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False, REVERSE=reverse,
+        *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
+        PADDED=path.padded, HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False,
         UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     return z
@@ -322,8 +323,8 @@ def _follow_back(
         after = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
         kernel(
             *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
-            *given.strides, *path.shape, **path.tile, **given.given, HAS_START=False,
-            HAS_AFTER=False, ENDS=True, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
+            *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
+            HAS_START=False, HAS_AFTER=False, ENDS=True, UNROLL=UNROLL, STAGES=STAGES,
         )  # fmt: skip
         after = carry(over_segments, None, after, adjoint=True)
     d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
@@ -336,16 +337,17 @@ def _follow_back(
     d_start = table.new_empty(path.batch, 2, path.states, path.channels)
     kernel(
         *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_write, d_table, d_start,
-        *given.strides, *path.shape, **path.tile, **given.given, HAS_START=start is not None,
-        HAS_AFTER=after is not None, ENDS=False, REVERSE=reverse, UNROLL=UNROLL, STAGES=STAGES,
+        *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
+        HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False, UNROLL=UNROLL,
+        STAGES=STAGES,
     )  # fmt: skip
     blocks = triton.cdiv(path.time, 64)
     d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
     d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
     launch(shared_kernels.steps_gradient, (table.shape[0] * blocks,))(
         step, *rates, d_table, d_step, d_rates, path.time, path.heads,
-        step.stride(0), step.stride(1), path.slices, d_table[0].numel(),
-        STATES=path.states, REVERSE=reverse, TIMES=64, num_warps=1,
+        towards(reverse), step.stride(0), step.stride(1), path.slices, d_table[0].numel(),
+        STATES=path.states, TIMES=64, num_warps=1,
     )  # fmt: skip
     if given.field is not None and given.field_write is not None:
         d_field = d_field.sum(0).to(given.field.dtype)

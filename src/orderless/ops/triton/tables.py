@@ -32,6 +32,7 @@ pass copies one of these two.
 import triton
 import triton.language as tl
 
+from orderless.ops.triton.order import time_of
 from orderless.ops.triton.zero_order_hold import (
     exp,
     exprel,
@@ -55,12 +56,11 @@ def _within(kind):
 
 
 @triton.jit
-def _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE: tl.constexpr):
+def _steps(step, b, chunk, head, time, step_batch, step_time, towards):
     """The steps of a chunk's times; 0 after the last."""
     at = chunk * 16 + tl.arange(0, 16)
     inside = at < time
-    if REVERSE:
-        at = time - 1 - at
+    at = time_of(at, time, towards)
     values = tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
     return values.to(tl.float32)
 
@@ -124,14 +124,13 @@ def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi
 
 
 @triton.jit
-def _span(step, b, first, last, head, time, step_batch, step_time, REVERSE: tl.constexpr):
+def _span(step, b, first, last, head, time, step_batch, step_time, towards):
     """The sum of the steps of times first to last - 1."""
     steps = tl.zeros([1024], tl.float32)
     for begin in range(first, last, 1024):
         at = begin + tl.arange(0, 1024).to(tl.int64)
         inside = at < last
-        if REVERSE:
-            at = time - 1 - at
+        at = time_of(at, time, towards)
         steps += tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
     return tl.sum(steps, 0)
 
@@ -146,11 +145,11 @@ def _fill_over(out, h, v, vh, span, PADDED: tl.constexpr):
     tl.store(out + 2 * PADDED, e_v)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "held"])
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "towards", "held"])
 def fill_tables(
     step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, over_segments, factors,
-    time, heads, chunks, per_segment, step_batch, step_time, write_batch, write_time, held,
-    STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
+    time, heads, chunks, per_segment, towards, step_batch, step_time, write_batch, write_time, held,
+    STATES: tl.constexpr, PADDED: tl.constexpr,
     HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
     """One program per (batch, head, chunk). held: whether writing times in `quick` are.
@@ -167,13 +166,13 @@ def fill_tables(
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, towards)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
     if HAS_SEGMENTS:  # noqa: SIM102
         if chunk % per_segment == 0:  # known at run time only
             last = tl.minimum((chunk + per_segment) * 16, time)
-            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, REVERSE)
+            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, towards)
             segment = (b * heads + head) * tl.cdiv(chunks, per_segment) + chunk // per_segment
             _fill_over(over_segments + segment * (3 * PADDED), h, v, vh, span, PADDED)
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
@@ -208,8 +207,7 @@ def fill_tables(
         row = tl.arange(0, 16)[None, :, None]
         t = chunk * 16 + row
         inside = t < time
-        if REVERSE:
-            t = time - 1 - t
+        t = time_of(t, time, towards)
         n = tl.arange(0, PADDED)[None, None, :]
         inside = inside & (n < STATES)
         at = field_write + b * write_batch + t * write_time + n
@@ -264,11 +262,11 @@ def _rows(value, index, PADDED: tl.constexpr):
     return tl.gather(value, index + tl.zeros([16, PADDED], tl.int32), 0)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "parts", "border_parts"])
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "towards", "parts", "border_parts"])
 def sums_gradient(
     step, rate_h, rate_v, rate_vh, sums, borders, d_step, d_rates,
-    time, heads, chunks, step_batch, step_time, parts, sums_size, border_parts, borders_size,
-    HAS_END: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr, REVERSE: tl.constexpr,
+    time, heads, chunks, towards, step_batch, step_time, parts, sums_size, border_parts,
+    borders_size, HAS_END: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """The gradients of steps and rates, from sums over variables and channels.
 
@@ -294,7 +292,7 @@ def sums_gradient(
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(step, b, chunk, head, time, step_batch, step_time, REVERSE)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, towards)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     row = tl.arange(0, 16)[:, None]
     size: tl.constexpr = 16 * STATES
@@ -399,8 +397,7 @@ def sums_gradient(
     d_span = tl.where(inside, d_span, 0.0)
     t = chunk * 16 + tl.arange(0, 16)
     exists = t < time
-    if REVERSE:
-        t = time - 1 - t
+    t = time_of(t, time, towards)
     tl.store(d_step + (b * time + t) * heads + head, tl.sum(d_span, 1), mask=exists)
     out = d_rates + ((b * chunks + chunk) * 3 * heads + head) * STATES + n
     tl.store(out, tl.sum(d_h, 0), mask=n < STATES)

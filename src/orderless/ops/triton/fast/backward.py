@@ -17,13 +17,13 @@ def fast_backward(
     x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
-    x_batch, x_variable, x_time,
+    y_variable, y_time, x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    HAS_PRESENT: gl.constexpr,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -44,9 +44,6 @@ def fast_backward(
     else:
         tables += (b * heads + head) * chunks * (21 * 256)
     left_variables = variables - first_variable
-    towards = 1
-    if REVERSE:
-        towards = -1
     x += b * x_batch + first_variable * x_variable + first_channel
     write += b * write_batch + first_variable * write_variable
     read += b * read_batch + first_variable * read_variable
@@ -91,22 +88,22 @@ def fast_backward(
         (write_variable, write_time, present_variable, present_time),
     )
     strides_of_y = (
-        (time * channels, channels, present_variable, present_time),
+        (y_variable, y_time, present_variable, present_time),
         (read_variable, read_time, present_variable, present_time),
     )
     if low == gl.bfloat16:
         g, u, other_g, other_u, d_direct = backward_bfloat16.go_back(
             (x, d_y, write, read, quick, over_chunks, present), outputs, start, d_end, states, skip,
             strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
-            time, channels, left_variables, towards,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
+            time, channels, y_variable, y_time, left_variables,
+            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     else:
         g, u, other_g, other_u, d_direct = backward_float32.go_back(
             (x, d_y, write, read, tables, present), outputs, start, d_end, states, skip,
             strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
-            time, channels, left_variables, towards,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
+            time, channels, y_variable, y_time, left_variables,
+            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     if d_start is not None:  # noqa: SIM102
         if segment == 0:  # known at run time only

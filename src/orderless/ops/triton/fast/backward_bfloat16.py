@@ -95,17 +95,16 @@ def _two_halves(value, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
 
 @gluon.jit
 def _fetch_written(
-    chunk, is_first, inputs, strides, rooms, time, variables, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    chunk, is_first, inputs, strides, rooms, time, variables,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy what takes a state over a chunk; the table just for the first of a pair."""
     x, _, write, _, quick, over_chunks, present = inputs
     rooms_x, rooms_wh, rooms_wv, rooms_over, room_table = rooms
     room = chunk % 3
     fetch_signal((rooms_x.index(room), rooms_wh.index(room), rooms_wv.index(room)),
-                 x, write, present, chunk, time, time - chunk * 16, variables, strides, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                 x, write, present, chunk, time - chunk * 16, variables, strides,
+                 HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
     fetch_over(rooms_over.index(room), over_chunks, chunk, BLOCK)
     if is_first:
         lines = quick + chunk * QUICK + line_of_pairs(TO_END_UNHELD) * 256
@@ -115,17 +114,16 @@ def _fetch_written(
 
 @gluon.jit
 def _fetch_read(
-    chunk, inputs, strides, rooms, time, variables, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    chunk, inputs, strides, rooms, time, variables,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy the rest of what a chunk needs."""
     _, d_y, _, read, quick, _, present = inputs
     rooms_y, rooms_ch, rooms_cv, rooms_tables = rooms
     room = chunk % 2
     fetch_signal((rooms_y.index(room), rooms_ch.index(room), rooms_cv.index(room)),
-                 d_y, read, present, chunk, time, time - chunk * 16, variables, strides, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                 d_y, read, present, chunk, time - chunk * 16, variables, strides,
+                 HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
     fetch_tables(copy_of(rooms_tables, room), None, quick, TO_END, chunk, gl.bfloat16, BLOCK)
 
 
@@ -215,10 +213,9 @@ def _half_of_chunk(
 @gluon.jit
 def go_back(
     inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders,
-    first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
+    first_chunk, last_chunk, chunks, segments, time, channels, y_variable, y_time, left_variables,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """The gradient of the state before the first chunk, its parts by halves, and of skip.
 
@@ -260,7 +257,7 @@ def go_back(
         (rooms_x, rooms_wh, rooms_wv), (rooms_y, rooms_ch, rooms_cv), rooms_tables, rooms_over,
         first_chunk, last_chunk, segments, time, channels, left_variables,
         # Without a gradient of the state after the last chunk, nobody asks for that state.
-        strides, towards, HAS_START, HAS_END, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
+        strides, HAS_START, HAS_END, HAS_PRESENT, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     states = states.to(gl.pointer_type(gl.int32), bitcast=True)
     last = states + ((last_chunk - first_chunk + 1) >> 1) * (BLOCK * size)
@@ -275,13 +272,13 @@ def go_back(
         chunk = ahead + 1
         if chunk == last_chunk:
             _fetch_written(ahead, False, inputs, strides, rooms_written, time, left_variables,
-                           towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                           HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
             if ahead > first_chunk:
                 _fetch_written(ahead - 1, (ahead - first_chunk) & 1 == 1, inputs, strides,
-                               rooms_written, time, left_variables, towards, HAS_PRESENT, REVERSE,
+                               rooms_written, time, left_variables, HAS_PRESENT,
                                BLOCK, WIDTH, STATES)  # fmt: skip
-            _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables, towards,
-                        HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables,
+                        HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         if chunk < last_chunk:
             # Before the pair of this chunk, and of the one that comes next.
@@ -298,8 +295,6 @@ def go_back(
                             rooms_over.index(before), room_table)  # fmt: skip
             left_times = time - chunk * 16
             t = chunk * 16
-            if REVERSE:
-                t = time - 1 - t
             prefetch(of_next, chunk, size, BLOCK)
             if STATES > 8:
                 kept = load_half(of_chunk, chunk, BLOCK, WIDTH, STATES, low)
@@ -307,7 +302,7 @@ def go_back(
             d_matrix = matrix_gradient((room_x,), (room_y,), chunk, low, BLOCK, mma)
             here, over = copy_of(rooms_tables, room), rooms_over.index(of_three)
             to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
-            around = (time, towards, left_times, left_variables)
+            around = (time, y_variable, y_time, left_times, left_variables)
             out = partial + chunk * (6 * 16 * STATES)
             border = borders + chunk * (3 * STATES)
             g, u, matrix, to_end = _half_of_chunk(
@@ -323,11 +318,11 @@ def go_back(
             # Here, for the second half loads nothing that registers could not hold:
             # loads come back in the order of their making, and such a one would wait for all these.
             if ahead >= first_chunk:
-                _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables, towards,
-                            HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                _fetch_read(ahead, inputs, strides_of_y, rooms_read, time, left_variables,
+                            HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
             if ahead > first_chunk:
                 _fetch_written(ahead - 1, not is_second, inputs, strides, rooms_written, time,
-                               left_variables, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+                               left_variables, HAS_PRESENT, BLOCK, WIDTH,
                                STATES)  # fmt: skip
             async_copy.commit_group()
             barrier()  # where the compiler would put two, one after the other

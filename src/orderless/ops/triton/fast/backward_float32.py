@@ -166,25 +166,24 @@ def _add_now(a, b):
 
 @gluon.jit
 def _fetch_signals(
-    chunk, signals, time, variables, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    chunk, signals, time, variables,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """Start to copy x and the gradient of y."""
     x, d_y, room_x, rooms_y, present, of_x, of_y = signals
     left_times = time - chunk * 16
-    fetch_rows(room_x, x, present, chunk, time, left_times, variables, of_x, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
-    fetch_rows(rooms_y.index(chunk % 2), d_y, present, chunk, time, left_times, variables, of_y,
-               towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
+    fetch_rows(room_x, x, present, chunk, left_times, variables, of_x,
+               HAS_PRESENT, BLOCK, WIDTH)  # fmt: skip
+    fetch_rows(rooms_y.index(chunk % 2), d_y, present, chunk, left_times, variables, of_y,
+               HAS_PRESENT, BLOCK, WIDTH)  # fmt: skip
 
 
 @gluon.jit
 def go_back(
     inputs, outputs, start, d_end, states, skip, strides, strides_of_y, row_borders,
-    first_chunk, last_chunk, chunks, segments, time, channels, left_variables, towards,
+    first_chunk, last_chunk, chunks, segments, time, channels, y_variable, y_time, left_variables,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """The gradient of the state before the first chunk, its parts by halves, and of skip.
 
@@ -229,7 +228,7 @@ def go_back(
         (rooms_y.index(0), weights[0], weights[1], here[0].slice(0, 8, dim=0)),
         (rooms_y.index(1), weights[2], weights[3], here[0].slice(8, 8, dim=0)),
         first_chunk, last_chunk - unasked, segments, time, channels, left_variables, strides,
-        towards, HAS_START, HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES,
+        HAS_START, HAS_PRESENT, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     last = states + (last_chunk - first_chunk) * (BLOCK * size)
     g, u, other_g, other_u = gradient_after(
@@ -237,7 +236,7 @@ def go_back(
         left_variables, last_chunk == chunks, low, HAS_END, BLOCK, WIDTH, STATES,
     )  # fmt: skip
     signals = (x, d_y, room_x, rooms_y, present, of_x, of_y)
-    _fetch_signals(last_chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
+    _fetch_signals(last_chunk - 1, signals, time, left_variables, HAS_PRESENT,
                    BLOCK, WIDTH)  # fmt: skip
     async_copy.commit_group()
     for chunk in range(last_chunk - 1, first_chunk - 1, -1):
@@ -247,8 +246,6 @@ def go_back(
         prefetch(states + gl.maximum(chunk - 1 - first_chunk, 0) * (BLOCK * size), chunk, size,
                  BLOCK)  # fmt: skip
         t = chunk * 16
-        if REVERSE:
-            t = time - 1 - t
         async_copy.wait_group(0)
         room_y = rooms_y.index(chunk % 2)
         x_now, y_now = room_x.load(rows), room_y.load(rows)
@@ -260,11 +257,11 @@ def go_back(
             d_direct = _add_now(d_direct, gl.convert_layout(gl.sum(product, 1), by_lane))
         else:
             room_in.store(gl.zeros([BLOCK, 16, WIDTH], gl.float32, rows))
-        fetch_weights(weights[0], weights[1], write, present, chunk, time, left_times,
-                      left_variables, of_write, towards, HAS_PRESENT, REVERSE, BLOCK,
+        fetch_weights(weights[0], weights[1], write, present, chunk, left_times,
+                      left_variables, of_write, HAS_PRESENT, BLOCK,
                       STATES)  # fmt: skip
-        fetch_weights(weights[2], weights[3], read, present, chunk, time, left_times,
-                      left_variables, of_read, towards, HAS_PRESENT, REVERSE, BLOCK,
+        fetch_weights(weights[2], weights[3], read, present, chunk, left_times,
+                      left_variables, of_read, HAS_PRESENT, BLOCK,
                       STATES)  # fmt: skip
         fetch_tables(here, tables, None, TO_END, chunk, low, BLOCK)
         async_copy.commit_group()
@@ -283,7 +280,7 @@ def go_back(
             d_in = _led_to_end(1, other_both, d_in, weights, here, BLOCK, WIDTH, mma)
         room_in.store(d_in)
         to_write, to_read = d_write + far(t, 2 * STATES), d_read + far(t, 2 * STATES)
-        around = (time, towards, left_times, left_variables)
+        around = (time, y_variable, y_time, left_times, left_variables)
         out = partial + chunk * (6 * 16 * STATES)
         border = borders + chunk * (3 * STATES)
         g, u, matrix = _half_of_chunk(
@@ -294,7 +291,7 @@ def go_back(
         barrier()  # keeps the halves apart, whose registers would not fit together
         store_sums(sums, out, chunk, BLOCK, STATES)
         if chunk > first_chunk:
-            _fetch_signals(chunk - 1, signals, time, left_variables, towards, HAS_PRESENT, REVERSE,
+            _fetch_signals(chunk - 1, signals, time, left_variables, HAS_PRESENT,
                            BLOCK, WIDTH)  # fmt: skip
         async_copy.commit_group()
         if STATES > 8:

@@ -162,7 +162,7 @@ def fast_forward(
     x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
     present, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
-    x_batch, x_variable, x_time,
+    y_variable, y_time, x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
     present_batch, present_variable, present_time,
@@ -170,7 +170,6 @@ def fast_forward(
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
     HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
-    REVERSE: gl.constexpr,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
 
@@ -218,26 +217,23 @@ def fast_forward(
     v_out, t_out = axis_of(0, BLOCK, out_rows), axis_of(1, 16, out_rows)
     v_part = axis_of(0, BLOCK, part)
     p_rows, p_out = axis_of(2, WIDTH, rows), axis_of(2, WIDTH, out_rows)
-    towards = 1
-    if REVERSE:
-        towards = -1
     # A pointer for each row: what a thread takes of it then lies at distances known beforehand.
     x += b * x_batch + first_variable * x_variable + first_channel
-    x = x + (v_rows * x_variable + t_rows * (towards * x_time))
+    x = x + (v_rows * x_variable + t_rows * x_time)
     write += b * write_batch + first_variable * write_variable
-    write = write + (v_thin * write_variable + t_thin * (towards * write_time))
+    write = write + (v_thin * write_variable + t_thin * write_time)
     read += b * read_batch + first_variable * read_variable
-    read = read + (v_thin * read_variable + t_thin * (towards * read_time))
+    read = read + (v_thin * read_variable + t_thin * read_time)
     from_y = (b * variables + first_variable) * time * channels + first_channel
-    row_y = v_out * (time * channels) + t_out * (towards * channels)
+    row_y = v_out * y_variable + t_out * y_time
     y = y + from_y + row_y
     if HAS_BASE:
-        base = base + from_y + (v_rows * (time * channels) + t_rows * (towards * channels))
+        base = base + from_y + (v_rows * y_variable + t_rows * y_time)
         rooms_base = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
     if HAS_FIELD:
         t_common = axis_of(1, 16, common)
         field += b * time * channels + first_channel
-        field = field + t_common * (towards * channels)
+        field = field + t_common * y_time
         factors += first_table * (6 * 512)
         tile = axis_of(1, 16, tiles) * 32 + axis_of(2, 32, tiles)
         factors = factors + tile
@@ -246,7 +242,7 @@ def fast_forward(
         rooms_two = gl.allocate_shared_memory(low, [COMMON, 2, 16, 32], twin_room)
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
-        gate = gate + (v_out * gate_variable + t_out * (towards * gate_time))
+        gate = gate + (v_out * gate_variable + t_out * gate_time)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     size = 2 * STATES * channels  # of the state of a variable
@@ -278,15 +274,13 @@ def fast_forward(
         ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        if REVERSE:
-            t_ahead = time - 1 - t_ahead
         now = present
         if HAS_PRESENT:
             now = present + far(t_ahead, present_time)
         keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
         if COMMON == 1:
             if visit >= 0:  # the chunk before is done with the rooms
@@ -307,9 +301,9 @@ def fast_forward(
                              BLOCK)  # fmt: skip
             fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
             if HAS_BASE:
-                copy(rooms_base.index(room), base + far(t_ahead, channels) + p_rows, mask=keep_rows)
+                copy(rooms_base.index(room), base + far(t_ahead, y_time) + p_rows, mask=keep_rows)
             if HAS_FIELD:
-                at = field + far(t_ahead, channels) + axis_of(2, WIDTH, common)
+                at = field + far(t_ahead, y_time) + axis_of(2, WIDTH, common)
                 copy(rooms_field.index(room), at, mask=t_common < ahead_times)
                 if COMMON > 1:
                     _fetch_factors(rooms_four.index(room), rooms_two.index(room),
@@ -324,8 +318,6 @@ def fast_forward(
             here = copy_of(rooms_tables, common_room)
             left_times = time - chunk * 16
             t = chunk * 16
-            if REVERSE:
-                t = time - 1 - t
             weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
                        rooms_cv.index(room))  # fmt: skip
             of_field = None
@@ -343,22 +335,19 @@ def fast_forward(
             keep = stored
             if HAS_PRESENT:
                 at = present + far(t, present_time)
-                at = at + (v_out * present_variable + t_out * (towards * present_time))
+                at = at + (v_out * present_variable + t_out * present_time)
                 keep = keep & (gl.load(at, mask=keep, other=0) != 0)
             if HAS_GATE:
                 opening = gl.load(gate + far(t, gate_time) + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
                 opening = opening / (1.0 + gl.exp(-opening))
                 result = (result.to(gl.float32) * opening).to(low)
-            gl.store(y + far(t, channels) + p_out, result, mask=stored)
+            gl.store(y + far(t, y_time) + p_out, result, mask=stored)
     if segment == segments - 1:
         corner = end + (b * variables + first_variable) * size + first_channel
         corner = corner + (v_part * size + row_state)
         if HAS_BASE:
-            last = b * time
-            if not REVERSE:
-                last += time - 1
-            add = shared + last * size + first_channel + (v_part * 0 + row_state)
+            add = shared + b * time * size + first_channel + (v_part * 0 + row_state)
             h += gl.load(add + p_part, mask=of_state, other=0.0)
             s += gl.load(add + STATES * channels + p_part, mask=of_state, other=0.0)
         gl.store(corner + p_part, h, mask=of_state)

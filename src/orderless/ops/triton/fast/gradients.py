@@ -282,12 +282,12 @@ def store_rows(out, value, chunk, t, channels, around, layout: gl.constexpr):
     """Store [variable, time, channel] of a chunk, whose first time is t, in a layout."""
     BLOCK: gl.constexpr = value.shape[0]
     WIDTH: gl.constexpr = value.shape[2]
-    time, towards, left_times, left_variables = around
+    _, y_variable, y_time, left_times, left_variables = around
     v, row = again(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
     row = again(row % 8, chunk) + row // 8 * 8
     stored = (row < left_times) & (v < left_variables)
-    at = v * (time * channels) + row * (towards * channels)
-    gl.store(out + far(t, channels) + at + axis_of(2, WIDTH, layout),
+    at = v * y_variable + row * y_time
+    gl.store(out + far(t, y_time) + at + axis_of(2, WIDTH, layout),
              gl.convert_layout(value.to(out.dtype.element_ty), layout), mask=stored)  # fmt: skip
 
 
@@ -345,12 +345,12 @@ def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, t
     _, hold = half_of_table(here, HOLD, HALF, w_h.dtype, BLOCK)
     low: gl.constexpr = to_write.dtype.element_ty
     dw_v, dw_h = decay_back(db_v, db_h, hold)
-    time, towards, left_times, left_variables = around
+    time, _, _, left_times, left_variables = around
     v_eight, t_eight = again(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
     t_eight = again(t_eight % 8, chunk) + t_eight // 8 * 8
     stored = (t_eight < left_times) & (v_eight < left_variables)
     row: gl.constexpr = 2 * STATES
-    at = v_eight * (time * row) + t_eight * (towards * row) + (axis_of(2, 8, eight) + HALF * 8)
+    at = v_eight * (time * row) + t_eight * row + (axis_of(2, 8, eight) + HALF * 8)
     to_write, to_read = to_write + at, to_read + at
     gl.store(to_write, dw_h.to(low), mask=stored)
     gl.store(to_write + STATES, dw_v.to(low), mask=stored)

@@ -99,16 +99,15 @@ def _over_chunk(PLACE: gl.constexpr, state, rooms, room, here, over, states, exi
 @gluon.jit
 def _fetch(
     PLACE: gl.constexpr, chunk, last_chunk, inputs, rooms, room, rooms_tables, room_over,
-    time, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    time, variables, strides,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy what a chunk needs, its table to a place in the rooms of all tables."""
     x, write, quick, over_chunks, present = inputs
     own = (rooms[0].index(room), rooms[1].index(room), rooms[2].index(room))
     left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
-    fetch_signal(own, x, write, present, chunk, time, left_times, variables, strides, towards,
-                 HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+    fetch_signal(own, x, write, present, chunk, left_times, variables, strides,
+                 HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
     chunk = gl.minimum(chunk, last_chunk - 1)
     source = quick + chunk * QUICK
     pairs, single = lines_of(copy_of(rooms_tables, room), PLACE)
@@ -131,9 +130,9 @@ def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
 @gluon.jit
 def keep_states(
     inputs, start, states, even, odd, rooms_tables, rooms_over, first_chunk, last_chunk, segments,
-    time, channels, variables, strides, towards,
+    time, channels, variables, strides,
     HAS_START: gl.constexpr, TO_LAST: gl.constexpr, HAS_PRESENT: gl.constexpr,
-    REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
+    BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Leave [pair of chunks, variable, half, 16 * WIDTH] in `states`: what is before each pair.
 
@@ -156,11 +155,11 @@ def keep_states(
         ahead = first_chunk + 2 * (visit + 1)
         if ahead < last_chunk:
             _fetch(EVEN, ahead, last_chunk, inputs, even, room, rooms_tables,
-                   rooms_over.index(room), time, variables, strides, towards, HAS_PRESENT, REVERSE,
+                   rooms_over.index(room), time, variables, strides, HAS_PRESENT,
                    BLOCK, WIDTH, STATES)  # fmt: skip
             _fetch(ODD, ahead + 1, last_chunk, inputs, odd, room, rooms_tables,
-                   rooms_over.index(2 + room), time, variables, strides, towards, HAS_PRESENT,
-                   REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+                   rooms_over.index(2 + room), time, variables, strides, HAS_PRESENT,
+                   BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(1)

@@ -22,15 +22,14 @@ def over_of(tables, chunk, HALF: gl.constexpr, part: gl.constexpr):
 
 @gluon.jit
 def _fetch(
-    chunk, last_chunk, inputs, rooms, time, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    chunk, last_chunk, inputs, rooms, time, variables, strides,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Start to copy what a chunk needs; of one that does not exist, nothing observed."""
     x, write, tables, present = inputs
     left_times = gl.where(chunk < last_chunk, time - chunk * 16, 0)
-    fetch_signal((rooms[0], rooms[1], rooms[2]), x, write, present, chunk, time, left_times,
-                 variables, strides, towards, HAS_PRESENT, REVERSE, BLOCK, WIDTH,
+    fetch_signal((rooms[0], rooms[1], rooms[2]), x, write, present, chunk, left_times,
+                 variables, strides, HAS_PRESENT, BLOCK, WIDTH,
                  STATES)  # fmt: skip
     chunk = gl.minimum(chunk, last_chunk - 1)
     fetch_tiles(rooms[3], tables + chunk * (21 * 256) + FIRST_TILE * 256, BLOCK)
@@ -81,8 +80,8 @@ def _over_chunk(chunk, last_chunk, state, rooms, tables, states, BLOCK: gl.const
 @gluon.jit
 def keep_states(
     inputs, start, states, even, odd, first_chunk, last_chunk, segments,
-    time, channels, variables, strides, towards,
-    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr,
+    time, channels, variables, strides,
+    HAS_START: gl.constexpr, HAS_PRESENT: gl.constexpr,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """As `kept_states.keep_states`; rooms are (signal, h, v, eight tiles of tables)."""
@@ -92,11 +91,11 @@ def keep_states(
                                           WIDTH, STATES)  # fmt: skip
     count = last_chunk - first_chunk
     if count > 0:
-        _fetch(first_chunk, last_chunk, inputs, even, time, variables, strides, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+        _fetch(first_chunk, last_chunk, inputs, even, time, variables, strides,
+               HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
-        _fetch(first_chunk + 1, last_chunk, inputs, odd, time, variables, strides, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+        _fetch(first_chunk + 1, last_chunk, inputs, odd, time, variables, strides,
+               HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
     async_copy.commit_group()
     for visit in range((count + 1) // 2):
         chunk = first_chunk + 2 * visit
@@ -105,16 +104,16 @@ def keep_states(
         async_copy.wait_group(1)
         state = _over_chunk(chunk, last_chunk, state, even, tables, to, BLOCK, WIDTH, STATES)
         if chunk + 2 < last_chunk:
-            _fetch(chunk + 2, last_chunk, inputs, even, time, variables, strides, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            _fetch(chunk + 2, last_chunk, inputs, even, time, variables, strides,
+                   HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
         async_copy.wait_group(1)
         # Of an odd number, the last of these does not exist: what it keeps is after all others.
         h, s, other_h, other_s = _over_chunk(chunk + 1, last_chunk, state, odd, tables,
                                              to + size, BLOCK, WIDTH, STATES)  # fmt: skip
         if chunk + 2 < last_chunk:
-            _fetch(chunk + 3, last_chunk, inputs, odd, time, variables, strides, towards,
-                   HAS_PRESENT, REVERSE, BLOCK, WIDTH, STATES)  # fmt: skip
+            _fetch(chunk + 3, last_chunk, inputs, odd, time, variables, strides,
+                   HAS_PRESENT, BLOCK, WIDTH, STATES)  # fmt: skip
         async_copy.commit_group()
     if count % 2 == 0:
         to = states + count * size

@@ -227,8 +227,8 @@ def fetch_pair(room_h, room_v, source, mask, thin: gl.constexpr, STATES: gl.cons
 
 @gluon.jit
 def _rows_of_chunk(
-    chunk, time, left_times, variables, strides, present, towards, own: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, layout: gl.constexpr,
+    chunk, left_times, variables, strides, present, own: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, layout: gl.constexpr,
 ):  # fmt: skip
     """Where the rows of a chunk lie, from where, and which to fetch; lanes share `own` of them.
 
@@ -236,59 +236,56 @@ def _rows_of_chunk(
     """
     variable, tick, present_variable, present_tick = strides
     t = chunk * 16
-    if REVERSE:
-        t = time - 1 - t
     v, row = again(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
     row = again(row % own, chunk) + row // own * own
     if HAS_PRESENT:
         present = present + far(t, present_tick)
     keep = to_fetch(v, row, variables, left_times, present, present_variable,
-                    towards * present_tick, HAS_PRESENT)  # fmt: skip
-    return far(t, tick), v * variable + row * (towards * tick), keep
+                    present_tick, HAS_PRESENT)  # fmt: skip
+    return far(t, tick), v * variable + row * tick, keep
 
 
 @gluon.jit
 def fetch_rows(
-    room, signal, present, chunk, time, left_times, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+    room, signal, present, chunk, left_times, variables, strides,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
 ):  # fmt: skip
     """Start to copy a chunk of a signal. strides: of variables and times, and of `present`."""
     wide: gl.constexpr = 128 // room.dtype.primitive_bitwidth
     # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
     rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
-    corner, at, keep = _rows_of_chunk(chunk, time, left_times, variables, strides, present, towards,
-                                      8, HAS_PRESENT, REVERSE, BLOCK, rows)  # fmt: skip
+    corner, at, keep = _rows_of_chunk(chunk, left_times, variables, strides, present,
+                                      8, HAS_PRESENT, BLOCK, rows)  # fmt: skip
     copy(room, signal + corner + at + axis_of(2, WIDTH, rows), mask=keep)
 
 
 @gluon.jit
 def fetch_weights(
-    room_h, room_v, weights, present, chunk, time, left_times, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr,
+    room_h, room_v, weights, present, chunk, left_times, variables, strides,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """The same of what a signal is written or read with, h and v parts."""
     wide: gl.constexpr = 128 // room_h.dtype.primitive_bitwidth
     few: gl.constexpr = 16 // wide
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
-    corner, at, keep = _rows_of_chunk(chunk, time, left_times, variables, strides, present, towards,
-                                      32 // few, HAS_PRESENT, REVERSE, BLOCK, thin)  # fmt: skip
+    corner, at, keep = _rows_of_chunk(chunk, left_times, variables, strides, present,
+                                      32 // few, HAS_PRESENT, BLOCK, thin)  # fmt: skip
     fetch_pair(room_h, room_v, weights + corner + at, keep, thin, STATES)
 
 
 @gluon.jit
 def fetch_signal(
-    rooms, signal, weights, present, chunk, time, left_times, variables, strides, towards,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-    STATES: gl.constexpr,
+    rooms, signal, weights, present, chunk, left_times, variables, strides,
+    HAS_PRESENT: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
 ):  # fmt: skip
     """Both, for the rooms of a signal and of the h and v parts."""
     room, room_h, room_v = rooms
     of_rows, of_weights = strides
-    fetch_rows(room, signal, present, chunk, time, left_times, variables, of_rows, towards,
-               HAS_PRESENT, REVERSE, BLOCK, WIDTH)  # fmt: skip
-    fetch_weights(room_h, room_v, weights, present, chunk, time, left_times, variables, of_weights,
-                  towards, HAS_PRESENT, REVERSE, BLOCK, STATES)  # fmt: skip
+    fetch_rows(room, signal, present, chunk, left_times, variables, of_rows,
+               HAS_PRESENT, BLOCK, WIDTH)  # fmt: skip
+    fetch_weights(room_h, room_v, weights, present, chunk, left_times, variables, of_weights,
+                  HAS_PRESENT, BLOCK, STATES)  # fmt: skip
 
 
 @gluon.jit

@@ -121,7 +121,7 @@ def fast_states(
     write_batch, write_variable, write_time,
     present_batch, present_variable, present_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, REVERSE: gl.constexpr, ADJOINT: gl.constexpr,
+    HAS_PRESENT: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
     """states [B, V, segment, 2, N, D] in float32: those after each segment of time, from zero.
 
@@ -162,13 +162,10 @@ def fast_states(
     left_variables = variables - first_variable
     v_rows, t_rows = _axis_of_four(0, BLOCK, rows), _axis_of_four(2, 16, rows)
     v_thin, t_thin = axis_of(0, BLOCK, thin), axis_of(1, 16, thin)
-    towards = 1
-    if REVERSE:
-        towards = -1
     x += b * x_batch + first_variable * x_variable + first_channel
-    row_x = v_rows * x_variable + t_rows * (towards * x_time) + _axis_of_four(3, WIDTH, rows)
+    row_x = v_rows * x_variable + t_rows * x_time + _axis_of_four(3, WIDTH, rows)
     write += b * write_batch + first_variable * write_variable
-    row_write = v_thin * write_variable + t_thin * (towards * write_time)
+    row_write = v_thin * write_variable + t_thin * write_time
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     by_state: gl.constexpr = gl.SliceLayout(1, pair)
@@ -197,15 +194,13 @@ def fast_states(
             ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        if REVERSE:
-            t_ahead = time - 1 - t_ahead
         now = present
         if HAS_PRESENT:
             now = present + far(t_ahead, present_time)
         keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             present_variable, towards * present_time, HAS_PRESENT)  # fmt: skip
+                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
         room = (visit + (DEPTH - 1)) % DEPTH
         if visit + (DEPTH - 1) < count:
             copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
