@@ -64,3 +64,48 @@ def test_groups_that_fit_did_not_see_are_named(plants, capsys):
     assert main(["detect", str(plants.parent / "model"), str(plants)]) == 0
     said = capsys.readouterr().err
     assert said.count("groups that `fit` did not see: 030 (each is scored around its own") == 1
+
+
+@pytest.mark.parametrize("name", ["score", "anomaly"])
+def test_a_group_called_as_a_column_of_the_result_is_refused_before_scoring(
+    name, plants, capsys, monkeypatch
+):
+    plants.write_text(plants.read_text().replace("plant,", f"{name},", 1))
+    command = ["detect", str(plants.parent / "model"), str(plants), "--group", name]
+    monkeypatch.setattr(Detector, "score_panel", None)
+    assert main(command) == 2
+    shown = capsys.readouterr()
+    assert f"two columns called '{name}'" in shown.err
+    assert shown.out == ""
+
+
+def test_a_group_called_anomaly_is_kept_where_the_result_has_no_such_column(plants, capsys):
+    plants.write_text(plants.read_text().replace("plant,", "anomaly,", 1))
+    command = ["detect", str(plants.parent / "model"), str(plants), "--group", "anomaly"]
+    assert main([*command, "--per-variable"]) == 0
+    assert capsys.readouterr().out.startswith("anomaly,")
+
+
+def test_a_picture_of_variables_that_no_group_has_together_is_refused_before_scoring(
+    files, tmp_path, capsys, monkeypatch
+):
+    header, *rows = (files / "healthy.csv").read_text().splitlines()
+    names = header.split(",")
+    long = [
+        f"{site},{name},{step},{row.split(',')[0]}"
+        for site, name in [*(("a", name) for name in names), ("b", "other")]
+        for step, row in enumerate(rows)
+    ]
+    path = tmp_path / "long.csv"
+    path.write_text("\n".join(["site,variable,time,value", *long]))
+    model = Detector(24, network=TINY, epochs=0, verbose=False)
+    model.fit(pd.read_csv(path), group="site").save(tmp_path / "model")
+    picture = tmp_path / "d.png"
+    command = ["detect", str(tmp_path / "model"), str(path), "--plot", str(picture)]
+    command += ["--out", str(tmp_path / "scores.csv"), "--plot-variables"]
+    for drawn in (f"{names[3]},{names[1]}", "other"):
+        assert main([*command, drawn]) == 0
+        assert picture.exists()
+    monkeypatch.setattr(Detector, "score_panel", None)
+    assert main([*command, f"{names[3]},other"]) == 2
+    assert f"No system has all of the variables {names[3]}, other" in capsys.readouterr().err

@@ -129,3 +129,38 @@ def test_a_warning_is_one_line(files, tmp_path, capsys):
     assert main(["predict", str(tmp_path / "model"), str(few), "--level", "95", *picture]) == 0
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("6 held-out errors, of all steps ahead together, cannot tell lo-95")
+
+
+def test_a_model_of_groups_forecasts_a_file_without_them(files, tmp_path, capsys):
+    header, *rows = (files / "plant.csv").read_text().splitlines()
+    grouped = [f"{name},{row}" for name in "ab" for row in rows]
+    (tmp_path / "grouped.csv").write_text("\n".join([f"site,{header}", *grouped]))
+    fit = ["fit", str(tmp_path / "grouped.csv"), "--group", "site", "--horizon", "6", "--quiet"]
+    fit += ["--context", "12", "--preset", "tiny", "--epochs", "0"]
+    assert main([*fit, "--out", str(tmp_path / "model")]) == 0
+    capsys.readouterr()
+    command = ["predict", str(tmp_path / "model"), str(files / "plant.csv")]
+    assert main(command) == 2
+    assert 'or pass --group "".' in capsys.readouterr().err
+    assert main([*command, "--group", ""]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == header
+    assert len(shown) == 7
+
+
+def test_a_model_of_a_long_table_forecasts_a_wide_one(files, tmp_path, capsys):
+    header, *rows = (files / "plant.csv").read_text().splitlines()
+    names = header.split(",")[1:]
+    long = [
+        f"{row.split(',')[0]},{name},{value}"
+        for row in rows
+        for name, value in zip(names, row.split(",")[1:], strict=True)
+    ]
+    (tmp_path / "long.csv").write_text("\n".join(["when,what,level", *long]))
+    fit = ["fit", str(tmp_path / "long.csv"), "--time", "when", "--variable", "what", "--value"]
+    fit += ["level", "--horizon", "6", "--context", "12", "--preset", "tiny", "--epochs", "0"]
+    assert main([*fit, "--quiet", "--out", str(tmp_path / "model")]) == 0
+    capsys.readouterr()
+    command = ["predict", str(tmp_path / "model"), str(files / "plant.csv"), "--time", ""]
+    assert main([*command, "--variable", "", "--value", ""]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == header

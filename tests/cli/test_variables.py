@@ -50,6 +50,7 @@ def test_new_variables_of_a_long_table_are_names_in_its_rows(files, forecaster, 
     assert said.endswith("not see: extra (if they are known, compare the names in column sensor)")
 
 
+@pytest.mark.filterwarnings("default:.*systems have fewer than")  # cases are short for a detector
 @pytest.mark.parametrize(
     "words", [["predict", "forecaster"], ["detect", "detector"], ["classify", "named"]]
 )

@@ -59,3 +59,17 @@ def test_the_columns_of_fit_are_not_asked_of_a_ts_file(files, tmp_path, capsys):
     assert main(fit) == 0
     assert main(["verify", str(tmp_path / "model"), "--data", str(files / "cases.ts")]) == 0
     assert "3 variables" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("model", "data"), [("forecaster", "plant"), ("detector", "today")])
+def test_a_column_of_classes_is_left_out_without_groups(
+    model, data, files, request, tmp_path, capsys
+):
+    header, *rows = (files / f"{data}.csv").read_text().splitlines()
+    path = tmp_path / "labelled.csv"
+    path.write_text("\n".join([f"{header},state", *(f"{row},good" for row in rows)]))
+    command = ["verify", str(request.getfixturevalue(model)), "--data", str(path), "--label"]
+    assert main([*command, "state"]) == 0
+    assert "4 variables" in capsys.readouterr().out
+    assert main([*command, "stat"]) == 2
+    assert "There is no column 'stat'; the table has" in capsys.readouterr().err

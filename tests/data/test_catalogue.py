@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from orderless.cli import main
-from orderless.data import benchmark_sets
+from orderless.data import benchmark_sets, csv_files
 from orderless.data.catalogue import (
     ANOMALY_SETS,
     CATALOGUE,
@@ -97,6 +97,29 @@ def test_the_prepared_and_the_original_file_of_a_long_series_read_alike(folder, 
     assert series.checksum.startswith("sha256:")
 
 
+def test_originals_are_read_without_a_frame_library(folder, monkeypatch):
+    monkeypatch.setattr(csv_files, "find_spec", lambda name: None)
+    write_long(folder / "ltsf" / "ETTh1.csv", 7, 14_500)
+    series = benchmark_sets.long_term("ETTh1")
+    assert series.variables == tuple(f"v{i}" for i in range(7))
+    assert (series.values[:, 3] == 3 + np.arange(7)).all()
+    (folder / "m4" / "Yearly-train.csv").write_text('"V1","V2","V3"\n"Y1",1,2.5\n"Y2",4,\n')
+    steps = ",".join(f"V{i}" for i in range(2, 8))
+    (folder / "m4" / "Yearly-test.csv").write_text(f"V1,{steps}\nY1,1,1,1,1,1,1\nY2,2,2,2,2,2,2\n")
+    group = benchmark_sets.m4_group("Yearly")
+    assert group.ids == ("Y1", "Y2")
+    assert [one.tolist() for one in group.history] == [[1, 2.5], [4]]
+    (folder / "anomaly" / "PSM").mkdir()
+    names = ",".join(f"v{i}" for i in range(25))
+    rows = f"timestamp,{names}\n0{',1.5' * 25}\n1{',' * 25}\n"
+    for part in ("train", "test"):
+        (folder / "anomaly" / "PSM" / f"{part}.csv").write_text(rows)
+    (folder / "anomaly" / "PSM" / "test_label.csv").write_text("timestamp,label\n0,0\n1,1\n")
+    (system,) = benchmark_sets.anomaly("PSM").systems
+    assert system.train.tolist() == [[1.5] * 25, [0.0] * 25]
+    assert system.labels.tolist() == [False, True]
+
+
 def test_an_extract_is_not_taken_for_the_set(folder):
     write_long(folder / "ltsf" / "electricity.parquet", 6, 100)
     with pytest.raises(DataError, match="6 variables instead of 321"):
@@ -138,6 +161,7 @@ def test_m4_series_of_different_length_are_read(folder, ending):
             columns |= {f"V{i + 2}": [row[i] for row in padded] for i in range(longest)}
             pl.DataFrame(columns).write_csv(path)
     group = benchmark_sets.m4_group("Yearly")
+    assert benchmark_sets.m4_group("yearly").name == group.name == "M4-Yearly"
     assert group.ids == ("Y1", "Y2")
     assert [one.tolist() for one in group.history] == history
     assert group.future.tolist() == future

@@ -1,14 +1,15 @@
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
 import pytest
+from dateutil import tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderless.data import Frequency, infer_frequency, regular_grid
-from orderless.data.frequency import _offset, on_step, places
+from orderless.data import Frequency, infer_frequency, read_panel, regular_grid
+from orderless.data.frequency import _offset, name_of_zone, on_step, places, zone_named
 from orderless.errors import DataError
 
 STEPS = [
@@ -330,3 +331,38 @@ def test_months_begin_on_a_day_of_their_own():
     thirtieth = np.array(["2026-04-30", "2026-06-30"], "M8[ns]")
     assert on_step(thirtieth, MONTH) == MONTH
     assert on_step(thirtieth, Frequency(1, "months", 30)) == Frequency(1, "months", 30)
+
+
+@pytest.mark.parametrize(
+    ("zone", "name"),
+    [
+        (ZoneInfo("America/New_York"), "America/New_York"),
+        (tz.gettz("Europe/Berlin"), "Europe/Berlin"),
+        (tz.tzutc(), "UTC"),
+        (UTC, "UTC"),
+        (tz.tzoffset("IST", 19800), "UTC+05:30"),
+        (timezone(timedelta(hours=5.5), "IST"), "UTC+05:30"),
+        (timezone(timedelta(hours=-1)), "UTC-01:00"),
+    ],
+)
+def test_a_zone_of_any_library_has_a_name_that_is_known(zone, name):
+    assert name_of_zone(zone) == name
+    moment = datetime(2026, 7, 1, 12)
+    assert zone_named(name).utcoffset(moment) == zone.utcoffset(moment)
+
+
+ODD = timezone(timedelta(hours=5, seconds=30))
+
+
+@pytest.mark.parametrize("zone", [ODD, tz.tzrange("EST", -18000, "EDT")])
+def test_a_zone_without_a_name_is_refused(zone):
+    with pytest.raises(DataError, match="Convert the time stamps to UTC first"):
+        name_of_zone(zone)
+
+
+@pytest.mark.parametrize("step", ["h", "D"])
+def test_a_zone_without_a_name_is_refused_when_it_is_read(step):
+    frame = pd.DataFrame({"x": 1.0}, pd.date_range("2026-01-01", periods=4, freq=step, tz=ODD))
+    for one in (frame, frame.reset_index()):
+        with pytest.raises(DataError, match="has no name that is known here"):
+            read_panel(one)

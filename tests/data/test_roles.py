@@ -166,3 +166,28 @@ def test_numbers_as_text_name_variables_where_time_stamps_have_several_rows(name
     parts = zip(names, (30, 10), strict=True)
     rows = [pd.DataFrame({"date": days[:n], "store": name, "sales": 1.0}) for name, n in parts]
     assert read_panel(pd.concat(rows)).variables == names
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_remark_beside_each_reading_is_not_taken_for_the_name_of_a_variable(groups):
+    frame = pl.DataFrame(
+        {
+            "time": list(pd.date_range("2026-01-01", periods=4, freq="h")) * groups,
+            "level": np.arange(4.0 * groups),
+            "status": ["ok", "ok", "late", "ok"] * groups,
+            "site": np.repeat(["a", "b"][:groups], 4),
+        }
+    )
+    columns = {"group": "site"} if groups > 1 else {}
+    if not columns:
+        frame = frame.drop("site")
+    with pytest.raises(DataError, match=r"column 'status' may name .* Pass variable= if"):
+        read_panel(frame, **columns)
+    assert read_panel(frame, variable="status", **columns).variables == ("ok", "late")
+    assert read_panel(frame.drop("status"), **columns).variables == ("level",)
+
+
+def test_one_name_at_all_times_is_the_name_of_a_variable():
+    stamps = pd.date_range("2026-01-01", periods=4, freq="h")
+    frame = pl.DataFrame({"time": stamps, "level": np.arange(4.0), "what": ["tank"] * 4})
+    assert read_panel(frame).variables == ("tank",)

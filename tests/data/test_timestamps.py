@@ -162,16 +162,89 @@ def test_text_of_which_only_some_has_an_offset_is_refused():
         ([202101, 202201, 202301], "%Y%m"),
         ([202511, 202512, 202513, 202601], None),
         ([1999, 2000, 2001], None),
-        ([1767225600, 1767225660], None),
         ([-20260131, 0], None),
+        ([2026013122, 2026013123, 2026020100], "%Y%m%d%H"),
+        ([2026013123, 2026013124, 2026013125], None),
+        ([2026022900, 2026030100], None),
+        ([202601312345, 202602010000], "%Y%m%d%H%M"),
+        ([202601312359, 202601312360], None),
+        ([20260131235959, 20260201000000], "%Y%m%d%H%M%S"),
+        ([20260131235959, 20260131235960], None),
+        ([1767225600, 1767225660], None),
+        ([*range(1767225600, 1767225605)], None),
+        # In 2027, seconds since 1970 are 1801 and so on; no day of it has an hour 36.
+        ([*range(1801010000, 1801020000, 3600)], None),
+        ([*range(1801010000, 1801010060)], None),
+        ([1767225600000, 1767225660000], None),
+        ([1801010000000, 1801013600000], None),
+        ([1767225600_000_000_000, 1767225660_000_000_000], None),
+        ([*range(2026010100, 2026010200)], None),
+        ([*range(202601010000, 202601010100)], None),
     ],
 )
 def test_numbers_are_dates_only_where_all_of_them_are(numbers, pattern):
-    found = parse_numbers(np.array(numbers))
+    found = parse_numbers(np.array(numbers), "a column")
     assert (found and found[1]) == pattern
     if found:
         read = pd.to_datetime([str(one) for one in numbers], format=pattern)
         assert np.array_equal(found[0], read.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("step", "pattern"), [("h", "%Y%m%d%H"), ("15min", "%Y%m%d%H%M"), ("s", "%Y%m%d%H%M%S")]
+)
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, dict])
+def test_clocks_in_numbers_go_on_over_midnight_as_they_were_written(library, step, pattern):
+    moments = pd.date_range("2026-01-31 22:00", periods=60, freq=step)
+    numbers = moments.strftime(pattern).to_numpy().astype(np.int64)
+    panel = read_panel(library({"time": numbers[:50], "x": np.ones(50)}))
+    assert np.array_equal(panel.systems[0].times, moments[:50].to_numpy())
+    result = write_forecast(panel, {"": [np.zeros((1, 10))]})
+    assert np.array_equal(np.asarray(result["time"]), numbers[50:])
+
+
+def test_a_time_between_what_a_number_can_say_is_refused():
+    panel = read_panel({"time": [2026013122, 2026013123], "x": [1.0, 2.0]})
+    minute = Frequency(60_000_000_000, "nanoseconds")
+    single = read_panel({"time": [2026013122], "x": [1.0]})
+    with pytest.raises(DataError, match="cannot be written as a date in one number"):
+        write_forecast(single, {"": [np.zeros((1, 2))]}, frequency=minute)
+    assert str(panel.frequency) == "1 hour"
+
+
+def test_midnight_as_hour_24_is_refused():
+    with pytest.raises(DataError, match="2026013124 in column 'time' is 24 o'clock"):
+        read_panel({"time": [2026013123, 2026013124, 2026020101], "x": [1.0, 2.0, 3.0]})
+
+
+@pytest.mark.parametrize(
+    ("word", "numbers"),
+    [
+        ("quarter", [20253, 20254, 20261, 20262]),
+        ("week", [*range(202530, 202553), *range(202601, 202620)]),
+        ("week", [*range(202001, 202054), *range(202101, 202153), 202201]),
+        ("day", [*range(2025001, 2025366), *range(2026001, 2026020)]),
+    ],
+)
+def test_parts_of_years_are_refused_instead_of_counted(word, numbers):
+    with pytest.raises(DataError, match=f"years and their {word}s"):
+        read_panel({"time": numbers, "x": np.ones(len(numbers))})
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [*range(20241, 20271)],
+        [*range(202501, 202701)],
+        [*range(2025001, 2027001)],
+        [202613, 202713, 202813],
+        [20254, 20261, 20268],
+        [202530, 202531, 202532],
+        [365, 366, 1001],
+    ],
+)
+def test_counters_that_begin_like_years_only_count(numbers):
+    assert parse_numbers(np.array(numbers), "a column") is None
 
 
 def test_digits_in_quotes_are_dates_in_likely_years_only():

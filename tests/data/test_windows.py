@@ -200,6 +200,28 @@ def test_scores_of_overlapping_windows_are_averaged_over_time(lengths, context, 
     assert all(np.allclose(one, both[0]) for one, both in zip(flat, got, strict=True))
 
 
+@settings(max_examples=60)
+@given(
+    length=st.integers(1, 40),
+    context=st.integers(1, 8),
+    added=st.integers(0, 20),
+    data=st.data(),
+)
+def test_rows_that_are_added_move_no_window_behind_the_last_context(length, context, added, data):
+    stride = data.draw(st.integers(1, context))
+    before, after = (
+        covering_starts([steps], context, stride=stride)[:, 1].numpy()
+        for steps in (length, length + added)
+    )
+    for time in range(length - context):
+        one, other = (
+            starts[(starts <= time) & (time < starts + context)] for starts in (before, after)
+        )
+        assert one.tolist() == other.tolist()
+    assert (np.diff(after) > 0).all()
+    assert after[-1] + context == length + added
+
+
 def test_a_time_without_a_score_stays_nan():
     scores = np.array([[np.nan, 1.0], [np.nan, 2.0]])
     (got,) = scores_over_time(scores, np.array([[0, 0], [0, 1]]), [3])

@@ -1,8 +1,11 @@
+from datetime import timedelta, timezone
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from dateutil import tz
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +13,7 @@ from orderless.data import Frequency, read_panel, write_forecast, write_scores
 from orderless.errors import DataError
 
 TIMES = pd.date_range("2024-03-30", periods=8, freq="D")
+INDIA = timezone(timedelta(hours=5.5), "IST")
 
 
 def counting_forecast(panel, horizon, start=0.0):
@@ -33,6 +37,16 @@ WIDE = {
     ),
     "pandas zoned index": pd.DataFrame(
         {"b": 1.0, "a": 2}, index=TIMES.tz_localize("Europe/Berlin")
+    ),
+    "pandas named offset": pd.DataFrame({"when": TIMES.tz_localize(INDIA), "b": 1.0, "a": 2}),
+    "pandas index of a named offset": pd.DataFrame(
+        {"b": 1.0, "a": 2}, index=TIMES.tz_localize(INDIA)
+    ),
+    "pandas zone of dateutil": pd.DataFrame(
+        {"when": TIMES.tz_localize(tz.gettz("Europe/Berlin")), "b": 1.0, "a": 2}
+    ),
+    "pandas index of dateutil": pd.DataFrame(
+        {"b": 1.0, "a": 2}, index=TIMES.tz_localize(tz.tzutc())
     ),
     "pandas periods": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES.to_period("D")),
     "pandas durations": pd.DataFrame({"b": 1.0, "a": 2}, index=TIMES - TIMES[0]),
@@ -242,6 +256,44 @@ def test_a_list_of_arrays_comes_back_as_a_list():
     result = write_forecast(panel, {"": counting_forecast(panel, 3)})
     assert [one.shape for one in result] == [(3, 2), (3, 3)]
     assert result[1][1].tolist() == [1, 11, 21]
+
+
+def test_a_list_of_columns_and_tables_loses_no_variable():
+    panel = read_panel([np.zeros(5), np.zeros((7, 2)), np.zeros((6, 1))])
+    result = write_forecast(panel, {"": counting_forecast(panel, 3)})
+    assert [one.shape for one in result] == [(3,), (3, 2), (3, 1)]
+    assert result[1][1].tolist() == [1, 11]
+    past = [np.stack([one, one]) for one in counting_forecast(panel, 3)]
+    result = write_forecast(panel, {"": past}, origins=[np.array([1, 2])] * 3)
+    assert [one.shape for one in result] == [(2, 3), (2, 3, 2), (2, 3, 1)]
+    each = write_scores(panel, [one.values for one in panel.systems])
+    assert [one.shape for one in each] == [(5,), (7, 2), (6, 1)]
+
+
+@pytest.mark.parametrize("kind", ["jitter", "rounded", "gap"])
+def test_a_backtest_has_the_time_stamps_of_the_data(kind):
+    seconds = {
+        "jitter": 60 * np.arange(40) + np.random.default_rng(0).integers(-1, 2, 40),
+        "rounded": np.arange(40) * 100 // 3,
+        "gap": np.delete(60 * np.arange(40), 20),
+    }[kind]
+    frame = pl.DataFrame(
+        {"time": np.datetime64("2026-01-01", "us") + seconds * np.timedelta64(1, "s"), "x": 1.0}
+    )
+    panel = read_panel(frame)
+    length = len(panel.systems[0].times)
+    origins = np.array([10, 15, length - 2])
+    forecast = {"": [np.zeros((3, 1, 5))]}
+    result = write_forecast(panel, forecast, origins=[origins])
+    stamps = result["time"].to_numpy().reshape(3, 5)
+    times = panel.systems[0].times
+    assert np.array_equal(stamps[0], times[10:15])
+    assert np.array_equal(stamps[1], times[15:20])
+    assert np.array_equal(stamps[2, :2], times[-2:])
+    later = write_forecast(panel, {"": [np.zeros((1, 3))]})
+    assert np.array_equal(stamps[2, 2:], later["time"].to_numpy())
+    if kind != "gap":
+        assert set(stamps[:2].ravel()) <= set(frame["time"].to_numpy())
 
 
 def test_the_rows_of_a_slice_keep_their_labels():

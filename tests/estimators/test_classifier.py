@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 
-from orderless import Classifier
+from orderless import Classifier, load
 from orderless.data.simulate import motions
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
 
@@ -149,3 +149,29 @@ def test_labels_that_cannot_be_sorted_or_saved_are_refused_before_training(label
 def test_cases_without_a_single_value_teach_nothing():
     with pytest.raises(DataError, match="nothing to learn from"):
         quick().fit(np.full((4, 2, 5), np.nan), ["a", "b", "a", "b"])
+
+
+def test_cases_without_a_single_reading_are_counted(trained):
+    cases = [np.full((4, 9), np.nan), CASES[0], np.full((2, 9), np.nan)]
+    for call in (trained.predict, trained.predict_proba):
+        with pytest.warns(UserWarning, match="2 of 3 cases have not a single reading") as caught:
+            call(cases)
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.bool_, np.str_])
+def test_labels_that_are_numpy_scalars_in_an_array_of_objects_are_what_they_hold(kind, tmp_path):
+    labels = np.empty(12, object)
+    labels[:] = [kind(number % 2) for number in range(12)]
+    model = quick().fit(CASES[:12], labels)
+    plain = [one.item() for one in labels]
+    assert model.classes_.tolist() == sorted(set(plain))
+    assert model.score(CASES[:12], labels) == model.score(CASES[:12], plain)
+    model.save(tmp_path)
+    assert load(tmp_path).predict(CASES[:12]).tolist() == model.predict(CASES[:12]).tolist()
+
+
+@pytest.mark.parametrize("kind", [float, object])
+def test_infinite_labels_are_refused_before_training(kind):
+    with pytest.raises(DataError, match="label of case 2 is infinite"):
+        quick().fit(CASES[:4], np.array([0.0, 1.0, np.inf, -np.inf], kind))

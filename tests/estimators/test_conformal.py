@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderless.errors import SettingError
-from orderless.estimators.conformal import column_endings, fit_error_table
+from orderless.estimators.conformal import CALM, column_endings, fit_error_table, width_of
 
 
 @settings(max_examples=20)
@@ -126,3 +127,24 @@ def test_a_level_is_in_percent():
     assert list(column_endings(80, None)) == ["lo-80", "hi-80"]
     with pytest.raises(SettingError, match="give 80 for an interval of 80 %"):
         column_endings([95, 0.8], None)
+
+
+@pytest.mark.parametrize("unit", [1e-1, 1.0, 1e6])
+def test_errors_are_counted_in_the_spread_of_the_look_back(unit):
+    values = torch.tensor([-1.0, 1.0]).repeat(1, 3, 500) * unit
+    rough = width_of(values, None, torch.full((1, 3), 1e-3 * unit))
+    torch.testing.assert_close(rough, torch.full((1, 3, 1), unit), rtol=1e-3, atol=0.0)
+    # A look-back that stands still leaves some of the usual spread.
+    calm = width_of(0 * values, None, torch.full((1, 3), unit))
+    torch.testing.assert_close(calm, torch.full((1, 3, 1), CALM**0.5 * unit), rtol=1e-2, atol=0.0)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 20))
+def test_few_readings_are_made_up_for_by_the_usual_spread(seed, count):
+    random = torch.Generator().manual_seed(seed)
+    values = torch.randn(4000, 1, 20, generator=random)
+    observed = (torch.arange(20) < count).expand_as(values)
+    hidden = torch.where(observed, values, 1e9)  # what was not observed may be anything
+    width = width_of(hidden, observed, torch.ones(4000, 1))
+    assert float(width.square().mean()) == pytest.approx(1 + CALM, rel=0.1)

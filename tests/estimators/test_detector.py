@@ -5,12 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from orderless import Detector, load
-from orderless.data import read_panel
+from orderless.data import Series, read_panel
 from orderless.data.simulate import faulty_plant, plant
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
-from orderless.estimators.detection_task import neighbours
+from orderless.estimators.detection_task import WITHIN, DetectionTask, neighbours
 from orderless.estimators.pictures import draw_anomalies
 from orderless.metrics import auc_pr
 
@@ -51,6 +53,60 @@ def test_the_largest_faults_ring_and_are_blamed(trained, size):
     assert (trained.score(broken, per_variable=True)[100:].argmax(1) == 3).all()
 
 
+SPREADS = TRAIN.std(0)
+
+
+@pytest.mark.parametrize("spreads", [100.0, 1e4, 1e9])
+def test_one_sensor_far_off_leaves_the_scores_of_the_others_ordinary(trained, spreads):
+    others = [0, 1, 3, 4]
+    shifted = TRAIN[:200].copy()
+    shifted[:, 2] += spreads * SPREADS[2]
+    each = trained.score(shifted, per_variable=True)
+    assert np.median(each[:, 2]) > 1000
+    assert np.median(each[:, others], axis=0).max() < 2
+    # A second fault is seen as if it were alone.
+    for values in (TRAIN[:200].copy(), shifted):
+        values[100, 4] += 20 * SPREADS[4]
+        fault = trained.score(values, per_variable=True)[:, 4]
+        assert fault.argmax() == 100
+        assert fault[100] > 10 * np.delete(fault, 100).max()
+
+
+@pytest.mark.parametrize("spreads", [20.0, 1e3, 1e6])
+def test_a_reading_far_off_rings_at_its_moment_and_not_around_it(trained, spreads):
+    glitch = TRAIN[:200].copy()
+    glitch[100, 2] += spreads * SPREADS[2]
+    new = trained.predict(glitch) & ~trained.predict(TRAIN[:200])
+    assert new.nonzero()[0].tolist() == [100]
+    assert trained.score(glitch, per_variable=True)[100].argmax() == 2
+
+
+def test_the_network_sees_nothing_further_off_than_in_training(trained):
+    far = np.where(np.arange(64) % 4 == 2, 1e6, np.zeros((3, 64)))
+    series = Series.from_arrays([far], [np.ones_like(far, bool)])
+    windows = torch.tensor([[0, 0], [0, 32]])
+    task = DetectionTask(trained.network_, series, 32, windows, windows)
+    seen = []
+    hook = trained.network_.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    loss = task.loss(trained.network_, windows, None)
+    ((values, _, _),) = task.rebuild(trained.network_, windows)
+    hook.remove()
+    assert all(one.abs().max() <= WITHIN for one in seen)
+    # The error is that of the value itself.
+    assert values.max() == 1e6
+    assert loss > 1e9
+
+
+@settings(max_examples=10)
+@given(length=st.integers(40, 280), added=st.integers(1, 20))
+def test_rows_that_are_added_change_no_score_behind_the_last_context(trained, length, added):
+    before, after = (
+        trained.score(TEST[:end], per_variable=True) for end in (length, length + added)
+    )
+    settled = length - trained.context_
+    np.testing.assert_allclose(before[:settled], after[:settled], rtol=1e-3, atol=1e-5)
+
+
 def test_about_the_asked_share_of_ordinary_moments_rings(trained):
     assert trained.predict(TRAIN).mean() < 0.1
     assert trained.predict(TRAIN).dtype == bool
@@ -75,7 +131,8 @@ def test_the_order_of_the_columns_changes_nothing_to_the_bit(trained):
 def test_other_variables_missing_values_and_short_series_are_scored(trained):
     assert np.isfinite(trained.score(np.column_stack([TEST, TEST]))).all()
     assert np.isfinite(trained.score(TEST[:, :1])).all()
-    assert np.isfinite(trained.score(TEST[:3])).all()
+    with pytest.warns(UserWarning, match="fewer than 32 time steps"):
+        assert np.isfinite(trained.score(TEST[:3])).all()
     holes = TEST.copy()
     holes[10] = np.nan
     holes[20:40, 2] = np.nan
@@ -132,17 +189,18 @@ def groups_of(values, size):
 
 
 def test_the_alarm_rings_as_often_for_few_variables_as_for_many():
-    values = plant(0, sensors=8, steps=1600)[0]
-    model = quick(epochs=2, contamination=0.02, training=SETTINGS).fit(values[:1000])
-    new = values[1000:]
+    values = plant(0, sensors=8, steps=4600)[0]
+    model = quick(epochs=2, contamination=0.02, training=SETTINGS).fit(values[:3000])
+    new = values[3000:]
     for size in (8, 3, 1):
         share = np.mean([model.predict(group) for group in groups_of(new, size)])
-        assert 0.004 < share < 0.04  # 2 % by 200 held-out moments: by 4 of them
+        assert 0.004 < share < 0.04  # 2 % by 600 held-out moments: by 12 of them
     gappy = new.copy()
     gappy[::4, 1:] = np.nan
-    assert model.predict(gappy)[::4].mean() < 0.04
+    with pytest.warns(UserWarning, match="22% of the readings are missing"):
+        assert model.predict(gappy)[::4].mean() < 0.04
     # And a fault of a single sensor is seen by itself.
-    spread = values[:1000].std(0)
+    spread = values[:3000].std(0)
     for number, group in enumerate(groups_of(new, 1)):
         group[300] += 12 * spread[number]
         assert model.predict(group)[300]
@@ -171,6 +229,7 @@ def test_variables_that_stand_still_do_not_lower_the_scores_of_others():
         assert model.predict(part)[100]
 
 
+@pytest.mark.filterwarnings("ignore:.*readings are missing")
 def test_a_score_is_the_mean_over_the_variables_and_lower_where_few_are_seen(trained, tmp_path):
     each = trained.score(TEST, per_variable=True)
     np.testing.assert_array_equal(trained.score(TEST), each.T.sum(0) / 5)
@@ -309,7 +368,7 @@ def test_any_move_of_what_stood_still_rings_and_is_blamed(watching, name, share,
     moved = beside_still(TEST, **{name: at(STILL[name], moment, reading)})
     assert watching.predict(moved)["anomaly"][moment]
     each = watching.score(moved, per_variable=True)[[*NAMES[:3], *STILL]]
-    assert each.loc[moment, name] == 100 / watching.usual_[""]
+    assert each.loc[moment, name] == 100 / watching.overall_
     # The others are what they were, to the bit.
     each[name] = 0.0
     expected = watching.score(beside_still(TEST), per_variable=True)[each.columns]
@@ -360,6 +419,7 @@ def test_scores_are_the_same_in_every_unit(powers, shares, decimal):
     assert alarm[::20][:5].all()
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer than 32 time steps")
 @several
 @given(begin=st.integers(0, 299), steps=st.integers(1, 50), shares=arrays(float, 5, elements=away))
 def test_what_stood_still_scores_the_same_in_any_company(watching, begin, steps, shares):
@@ -390,6 +450,7 @@ def test_one_glitch_hides_no_smaller_move(watching, glitch, share):
     assert watching.predict(both)["anomaly"][[100, 200]].all()
 
 
+@pytest.mark.filterwarnings("ignore:.*readings are missing")
 def test_what_stood_still_does_not_count_while_it_does_or_is_missing(watching, tmp_path):
     test = beside_still(TEST)
     gone = test.copy()
@@ -425,14 +486,14 @@ def test_where_nothing_moved_in_fit_any_move_rings(tmp_path):
     for moment in (None, 20, 90):
         once = np.full(100, np.nan) if moment is None else at(np.nan, moment, 5.0, steps=100)
         other = quick().fit(np.column_stack([still, once]))
-        assert (other.threshold_, other.usual_[""]) == (model.threshold_, model.usual_[""])
+        assert (other.threshold_, other.overall_) == (model.threshold_, model.overall_)
     still[40, 1] = 1e-12
     assert model.predict(still).nonzero()[0].tolist() == [40]
 
 
 def test_moments_at_which_only_what_stands_still_was_read_are_no_threshold():
     seldom = np.where(np.arange(600)[:, None] % 5 == 0, TRAIN[:, :3], np.nan)
-    model = quick().fit(np.column_stack([seldom, np.full(600, 7.0)]))
+    model = quick(contamination=0.05).fit(np.column_stack([seldom, np.full(600, 7.0)]))
     assert model.threshold_ > 0
     assert model.predict(np.column_stack([seldom, np.full(600, 7.0)])).mean() < 0.1
 
@@ -512,3 +573,107 @@ def test_a_group_is_known_by_its_number_however_that_is_written():
     # All digits of a long one count.
     model = quick().fit(plants("10000000000000000001", "x"), group="unit")
     assert shifted_alarms(model, "10000000000000000002", "y").mean() < 0.1
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_sensor_without_a_name_is_judged_by_its_own_error(before, tmp_path):
+    time = np.arange(600)
+    told = np.column_stack([np.sin(time / 5), TRAIN[:, :2]])
+    frames = [pd.DataFrame(told, columns=[name, "b", "c"]) for name in ("a", "")]
+    named, unnamed = (
+        quick(epochs=3, training=SETTINGS).fit(frame).score(frame, per_variable=True)
+        for frame in frames
+    )
+    np.testing.assert_allclose(named["a"], unnamed[""], rtol=1e-4)
+    if before:  # models saved before kept what is usual of all under the empty name
+        model = quick().fit(frames[0])
+        facts, tensors = model._fitted_state()
+        for name in ("shortest", "missing", "frequencies", "too_few"):
+            del facts[name]
+        facts["usual"] = model.usual_ | {"": facts.pop("overall")}
+        old = quick()
+        old._restore(facts, tensors)
+        more = frames[0].assign(d=TRAIN[:, 3])
+        pd.testing.assert_frame_equal(old.score(more), model.score(more))
+        np.testing.assert_array_equal(old.predict(more), model.predict(more))
+        old.score(more.mask(np.eye(600, 4, dtype=bool) | (np.arange(600) % 2 == 0)[:, None]))
+        old.save(tmp_path)
+        pd.testing.assert_frame_equal(load(tmp_path).score(more), model.score(more))
+
+
+def test_a_share_that_the_held_out_moments_cannot_tell_is_said(tmp_path, capsys):
+    few = quick(contamination=0.001, verbose=True).fit(TRAIN)
+    said = capsys.readouterr().out
+    assert "the highest of 120 held-out moments, too few to tell 0.1 %" in said
+    few.save(tmp_path)
+    for model in (few, load(tmp_path)):
+        with pytest.warns(UserWarning, match="120 held-out moments cannot tell") as caught:
+            model.predict(TEST)
+        assert caught[0].filename == __file__
+    quick(contamination=0.01).fit(TRAIN).predict(TEST)
+
+
+def test_more_gaps_than_fit_had_are_said(tmp_path):
+    random = np.random.default_rng(0)
+    gaps = [np.where(random.random(TRAIN.shape) < share, np.nan, TRAIN) for share in (0.1, 0.4)]
+    whole, gappy = quick().fit(TRAIN), quick().fit(gaps[1])
+    whole.save(tmp_path)
+    for model in (whole, load(tmp_path)):
+        for call in (model.score, model.predict):
+            with pytest.warns(
+                UserWarning, match="1[01]% .* missing, and 0% were in `fit`"
+            ) as caught:
+                call(gaps[0])
+            assert caught[0].filename == __file__
+    # As many as there were, and a sensor that is dead, need no word.
+    gappy.predict(gaps[1])
+    dead = TEST.copy()
+    dead[160:, 2] = dead[:, 3] = np.nan
+    whole.predict(dead)
+
+
+def test_data_shorter_than_the_context_is_said():
+    model = quick().fit(TRAIN)
+    with pytest.warns(UserWarning, match="1 of 2 systems have fewer than 32 time steps"):
+        model.predict([TEST, TEST[:31]])
+    model.predict([TEST, TEST[:32]])
+    # Where `fit` had no more, it is what the model knows.
+    quick(contamination=0.4).fit(TRAIN[:20]).predict(TRAIN[:20])
+
+
+def test_another_step_of_time_than_that_of_fit_is_said(tmp_path):
+    hours = pd.date_range("2026-01-01", periods=600, freq="h")
+    train = pd.DataFrame(TRAIN, hours, NAMES)
+    fitted = quick().fit(train)
+    fitted.save(tmp_path)
+    for model in (fitted, load(tmp_path)):
+        assert list(map(str, model.frequencies_)) == ["1 hour"]
+        with pytest.warns(UserWarning, match=r"2 hours apart, .* at a step of 1 hour: ") as caught:
+            model.score(train[::2])
+        assert caught[0].filename == __file__
+        with pytest.warns(UserWarning, match="15 minutes apart"):
+            model.predict(train.set_axis(pd.date_range("2026-01-01", periods=600, freq="15min")))
+        # At the same step, from another time on, in a zone, or with nothing that tells a step.
+        for index in (hours + pd.Timedelta(days=400), hours.tz_localize("UTC"), np.arange(600)):
+            model.predict(train.set_axis(index))
+        model.predict(TRAIN)
+
+
+@pytest.mark.filterwarnings("ignore:.*readings are missing", "ignore:.*fewer than 32")
+def test_few_rows_that_tell_no_step_are_read_at_that_of_fit():
+    hours = pd.date_range("2026-01-01", periods=600, freq="h")
+    train = pd.DataFrame(TRAIN, hours, NAMES)
+    model = quick().fit(train)
+    rows = [0, 5, 10]
+    on_the_grid = train[:11].copy()
+    on_the_grid.iloc[np.setdiff1d(np.arange(11), rows)] = np.nan
+    expected = model.score(on_the_grid)["score"].iloc[rows]
+    np.testing.assert_allclose(model.score(train.iloc[rows])["score"], expected, rtol=1e-5)
+
+
+def test_a_pipeline_gives_scores():
+    pipeline = make_pipeline(FunctionTransformer(), quick())
+    score = pipeline.fit(TRAIN).score(TEST)
+    np.testing.assert_array_equal(score, pipeline[-1].score(TEST))
+    with pytest.raises(SettingError, match="time='when'"):
+        pipeline[-1].score(TEST, "when")

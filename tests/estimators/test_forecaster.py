@@ -232,6 +232,88 @@ def test_groups_on_different_levels_are_forecast_like_one():
         np.testing.assert_allclose(forecast - level, alone, atol=1e-6)  # of 1e9, 1e-7 is left
 
 
+def width_of_80(forecast, name):
+    return (forecast[f"{name}-hi-80"] - forecast[f"{name}-lo-80"]).mean()
+
+
+def returning(steps, seed):
+    """A series that returns to 5 from a deviation of 1.7 or so."""
+    noise = np.random.default_rng(seed).standard_normal(steps)
+    return np.array(
+        [5 + sum(0.8**k * noise[max(0, t - k)] for k in range(20)) for t in range(steps)]
+    )
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (1, 1, 100, 100), (1, 1e4)])
+def test_intervals_of_a_group_are_of_its_size(sizes):
+    groups = [size * returning(500, seed)[:, None] for seed, size in enumerate(sizes)]
+    model = quick(context=24).fit([one[:300] for one in groups])
+    for size, group in zip(sizes, groups, strict=True):
+        result = model.backtest([group], windows=60, step=3, level=80)
+        assert 0.65 < result.scores["this model"]["coverage-80"] < 0.95
+        ends = model.predict([group], level=80)
+        assert 2 < np.mean(ends["hi-80"][0] - ends["lo-80"][0]) / size < 8
+
+
+def test_one_impossible_reading_in_fit_makes_no_interval_wider():
+    frame = FRAME[NAMES[:4]]
+    spoilt = frame.copy()
+    spoilt.loc[100, NAMES[0]] = -9999.0
+    clean, model = quick().fit(frame), quick().fit(spoilt)
+    expected, found = clean.predict(frame, level=80), model.predict(frame, level=80)
+    for name in NAMES[:4]:
+        assert width_of_80(found, name) == pytest.approx(width_of_80(expected, name), rel=0.4)
+    # Nor that of a new sensor, whose history has it.
+    new = frame.rename(columns={NAMES[0]: "new"})
+    before = new.copy()
+    before.loc[100, "new"] = -9999.0
+    expected, found = clean.predict(new, level=80), clean.predict(before, level=80)
+    assert width_of_80(found, "new") == pytest.approx(width_of_80(expected, "new"), rel=0.4)
+
+
+def test_intervals_follow_a_variable_that_comes_in_a_larger_unit():
+    frame = FRAME[NAMES[:4]]
+    model = quick().fit(frame[:300])
+    expected = width_of_80(model.predict(frame, level=80), NAMES[0])
+    for unit in (1e2, 1e4, 1e7, 1e12):
+        found = width_of_80(model.predict(frame * unit, level=80), NAMES[0]) / unit
+        assert found == pytest.approx(expected, rel=0.3)
+        scores = model.backtest(frame * unit, windows=16, level=80).scores["this model"]
+        assert scores["coverage-80"] > 0.6
+
+
+def test_a_look_back_that_stands_still_or_has_few_readings_has_an_interval():
+    data = {name: FRAME[name].to_numpy() for name in NAMES[:4]}
+    model = quick().fit(data)
+    name, last = NAMES[0], np.arange(400) >= 352
+    expected = width_of_80(model.predict(data, level=80), name)
+    still = data | {name: np.where(last, 1.0, data[name])}
+    assert 0.1 * expected < width_of_80(model.predict(still, level=80), name) < expected
+    for readings in (1, 2, 5):
+        seen = ~last | (np.arange(400) >= 400 - readings)
+        few = data | {name: np.where(seen, data[name], np.nan)}
+        assert width_of_80(model.predict(few, level=80), name) > 0.5 * expected
+
+
+def test_constants_do_not_make_the_reported_errors_smaller():
+    moving = {"a": VALUES[:, 0], "b": VALUES[:, 1]}
+    still = {f"still {i}": np.full(400, float(i)) for i in range(18)}
+    plain, model = quick().fit(moving), quick().fit(moving | still)
+    for name in ("naive", "seasonal naive", "ridge"):
+        assert model.errors_[name] == pytest.approx(plain.errors_[name], rel=1e-4)
+    assert model.errors_["this model"]["mae"] > 0.8 * plain.errors_["this model"]["mae"]
+    assert quick().fit(still).errors_["this model"]["mae"] == 0.0
+
+
+def test_what_has_nothing_to_look_back_on_is_not_a_reported_error():
+    # Silent but for the last six steps, of which no window knows anything.
+    late = np.where(np.arange(400) >= 394, 1e3 + np.arange(400.0), np.nan)
+    plain = quick().fit({"a": VALUES[:, 0], "b": VALUES[:, 1]})
+    model = quick().fit({"a": VALUES[:, 0], "b": VALUES[:, 1], "late": late})
+    for name in ("naive", "ridge"):
+        assert model.errors_[name]["mae"] == pytest.approx(plain.errors_[name]["mae"], rel=1e-3)
+
+
 def test_trained_quantiles_widen_intervals_where_the_past_was_rough(tmp_path):
     random = np.random.default_rng(0)
     rough = np.repeat(random.random((60, 6)) < 0.5, 20, axis=0)  # a stretch of 20 steps is, or not

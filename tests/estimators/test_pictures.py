@@ -1,4 +1,5 @@
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,31 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     assert next(iter(blame)) == next(iter(traces)) == "v2"
     assert 50 <= int(np.argmax(score)) < 53
     assert threshold == detector.threshold_
+
+
+def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
+    detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
+    odd = data[:, :2].copy()
+    odd[50:53, 1] += 30.0
+    panel = read_panel([data, odd])
+    scores = detector.score_panel(panel)
+
+    def draw(*variables):
+        path = tmp_path / "d.png"
+        draw_anomalies(panel, scores, detector.threshold_, path, variables=variables)
+
+    draw("v1")
+    draw("v3", "v1")
+    assert [call[-1] for call in calls] == [" of 1", " of 0"]
+    assert list(calls[1][3]) == ["v3", "v1"]
+    with pytest.raises(DataError, match="There is no variable 'v9' to draw"):
+        draw("v1", "v9")
+    first, second = panel.systems
+    apart = replace(panel, systems=(first, replace(second, variables=("a", "b"))))
+    with pytest.raises(DataError, match="No system has all of the variables v3, a"):
+        draw_anomalies(apart, scores, 1.0, tmp_path / "d.png", variables=["v3", "a"])
 
 
 def test_names_are_drawn_as_they_are(data, tmp_path):

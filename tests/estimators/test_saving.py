@@ -94,11 +94,27 @@ def test_a_model_of_the_first_files_is_read(kind, tmp_path):
     model, verb, data = FITTED[kind]
     model.save(tmp_path)
     config = json.loads((tmp_path / CONFIG).read_text())
-    newer = "horizon quantiles names calibration_errors factors frequencies marked"
+    newer = "horizon quantiles names calibration_errors factors frequencies marked usual_spreads"
     for fact in newer.split():
         config["fitted"].pop(fact, None)
     seal(config, tmp_path)
     np.testing.assert_array_equal(getattr(load(tmp_path), verb)(data), getattr(model, verb)(data))
+
+
+def test_intervals_of_a_model_saved_before_stay_in_units_of_the_spread_of_fit(tmp_path):
+    model, _, _ = FITTED["forecaster"]
+    model.save(tmp_path)
+    config = json.loads((tmp_path / CONFIG).read_text())
+    del config["fitted"]["usual_spreads"]
+    seal(config, tmp_path)
+    old = load(tmp_path)
+    found = old.predict(VALUES, level=80)
+    spread = np.array([old.scales_[name][1] for name in old.variables_in_])
+    expected = old.error_table_.at(0.9)[:, None] * spread
+    np.testing.assert_allclose(found["hi-80"] - found[""], expected, rtol=1e-5)
+    old.save(tmp_path / "again")
+    again = load(tmp_path / "again").predict(VALUES, level=80)
+    np.testing.assert_array_equal(again["hi-80"], found["hi-80"])
 
 
 def no_gpu(monkeypatch):
@@ -193,6 +209,8 @@ def test_a_forged_config_with_a_good_checksum_is_refused_too(folder, change):
     [
         {"scales": {"v0": [0, "x"]}},
         {"columns": {"nonsense": "x"}},
+        {"usual_spreads": {"v0": "x"}},
+        {"usual_spreads": [1.0]},
         {"frequencies": [{"count": 0, "unit": "step"}]},
         {"frequencies": [{"count": 1, "unit": "moons"}]},
     ],

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orderless import Forecaster
+from orderless import Classifier, Detector, Forecaster
 from orderless.errors import SettingError
 from orderless.estimators.settings import build_network_config, build_training_config
 
@@ -71,3 +71,15 @@ def test_all_that_an_estimator_gives_to_the_training_is_refused_as_a_setting_of_
         model = Forecaster(2, 8, epochs=0, preset="tiny", training={key: value}, verbose=False)
         with pytest.raises(SettingError, match=f"`training` has {key}"):
             model.fit(values)
+
+
+def test_every_estimator_refuses_a_device_that_does_not_exist_in_the_same_words():
+    values = np.random.default_rng(0).normal(size=(60, 2))
+    settings = {"epochs": 0, "preset": "tiny", "device": "gpu", "verbose": False}
+    for fit in (
+        lambda: Forecaster(2, 8, **settings).fit(values),
+        lambda: Detector(8, **settings).fit(values),
+        lambda: Classifier(**settings).fit(values.reshape(6, 2, 10), list("ababab")),
+    ):
+        with pytest.raises(SettingError, match="`device` is 'gpu'; choose auto, cpu or cuda"):
+            fit()

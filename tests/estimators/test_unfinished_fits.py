@@ -70,15 +70,15 @@ def test_a_refit_that_finishes_is_the_same_as_a_fresh_fit(case):
     np.testing.assert_array_equal(getattr(again, verb)(other[0]), getattr(fresh, verb)(other[0]))
 
 
+def train_and_stop(*given, **more):
+    train(*given, **more)
+    raise KeyboardInterrupt
+
+
 def test_a_stopped_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     settings = COMMON | {"epochs": 2, "network": COMMON["network"] | {"skip": False}}
     straight = Forecaster(4, 12, **settings).fit(VALUES)
     model = Forecaster(4, 12, **settings)
-
-    def train_and_stop(*given, **more):
-        train(*given, **more)
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
         patch.setattr(base, "train", train_and_stop)
         with pytest.raises(KeyboardInterrupt):
@@ -86,3 +86,30 @@ def test_a_stopped_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
     assert any(tmp_path.iterdir())
     model.fit(VALUES, checkpoint=tmp_path)
     np.testing.assert_array_equal(model.predict(VALUES), straight.predict(VALUES))
+
+
+SEEDLESS = (None, np.random.default_rng(0), np.random.RandomState(0))
+
+
+@pytest.mark.parametrize("random_state", SEEDLESS, ids=["none", "generator", "legacy generator"])
+def test_a_stopped_fit_whose_seed_was_drawn_goes_on_with_that_seed(
+    random_state, tmp_path, monkeypatch
+):
+    settings = COMMON | {"epochs": 2, "network": COMMON["network"] | {"skip": False}}
+    model = Forecaster(4, 12, random_state=random_state, **settings)
+    drawn = []
+
+    def remember_and_stop(task, config, **more):
+        drawn.append(config.seed)
+        train_and_stop(task, config, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "train", remember_and_stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(VALUES, checkpoint=tmp_path)
+    model.fit(VALUES, checkpoint=tmp_path)
+    assert [model.seed_] == drawn
+    straight = Forecaster(4, 12, random_state=model.seed_, **settings).fit(VALUES)
+    np.testing.assert_array_equal(model.predict(VALUES), straight.predict(VALUES))
+    # Elsewhere there is no run to go on with.
+    assert model.fit(VALUES, checkpoint=tmp_path / "other").seed_ != straight.seed_

@@ -44,7 +44,9 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """The columns of a table; most are found."""
-    columns = parser.add_argument_group("columns of the table, found where not given")
+    columns = parser.add_argument_group(
+        'columns of the table, found where not given; "" where there is none'
+    )
     columns.add_argument("--time", metavar="COLUMN", help="time stamps")
     columns.add_argument("--variable", metavar="COLUMN", help="of a long table: the variable")
     columns.add_argument("--value", metavar="COLUMN", help="of a long table: its value")
@@ -71,10 +73,10 @@ def add_plot(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_columns(arguments: argparse.Namespace) -> dict[str, str]:
-    """The columns that were named."""
+def given_columns(arguments: argparse.Namespace) -> dict[str, str | None]:
+    """The columns that were named; None for "", since another file may lack a column of `fit`."""
     named = {role: getattr(arguments, role, None) for role in COLUMNS}
-    return {role: label for role, label in named.items() if label is not None}
+    return {role: label or None for role, label in named.items() if label is not None}
 
 
 def numbers(text: str) -> list[float]:

@@ -71,7 +71,7 @@ def _compare(labels: Any, classes: Any) -> Any:
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Cases, their classes where known, and the columns."""
-    from orderless.cli.tables import check_label, open_cases, open_table, take_labels
+    from orderless.cli.tables import CASE, check_label, open_cases, open_table, take_labels
 
     check_label(arguments.data, arguments.label)
     if arguments.data.suffix.lower() == ".ts":
@@ -80,4 +80,4 @@ def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, Any, dict[str
     if arguments.label is None:
         return open_table(arguments.data, columns), None, columns
     table = open_table(arguments.data, columns, arguments.label)
-    return *take_labels(table, arguments.label, columns.get("group", "case")), columns
+    return *take_labels(table, arguments.label, columns.get("group") or CASE), columns

@@ -2,8 +2,12 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from orderless.cli.arguments import add_data, add_model, add_out, add_plot, given_columns
+
+if TYPE_CHECKING:
+    from orderless.data import Panel
 
 EXAMPLES = """\
   orderless detect watch/ today.csv > scores.csv
@@ -29,13 +33,18 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.tables import add_column, get_column, open_series, put_table
     from orderless.cli.variables import check_drawn, name_unseen, name_unseen_groups
     from orderless.data import read_panel, write_scores
+    from orderless.estimators.pictures import draw_anomalies, systems_having
 
     check_places(arguments)
     model = open_model(arguments.model, "Detector")
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)
-    panel = read_panel(table, **columns)
+    panel = read_panel(table, **columns, **model.known_steps)
+    model.warn_unlike_fit(panel)
     check_drawn(arguments, panel)
+    if arguments.plot is not None:
+        systems_having(panel, arguments.plot_variables or ())
+    _check_names(panel, ["score"] if arguments.per_variable else ["score", "anomaly"])
     scores = model.score_panel(panel)
     name_unseen(arguments, panel, model)
     name_unseen_groups(arguments, panel, model)
@@ -43,8 +52,6 @@ def run(arguments: argparse.Namespace) -> None:
     alarms = get_column(moments, "score") > model.threshold_
     try:
         if arguments.plot is not None:
-            from orderless.estimators.pictures import draw_anomalies
-
             chosen = arguments.plot_variables
             draw_anomalies(panel, scores, model.threshold_, arguments.plot, variables=chosen)
     finally:  # scores are not lost with a picture, nor a picture where nobody reads on
@@ -56,3 +63,15 @@ def run(arguments: argparse.Namespace) -> None:
         f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
         file=sys.stderr,
     )
+
+
+def _check_names(panel: "Panel", added: list[str]) -> None:
+    """Refuse a table in which a column of the result has its name already, before it is scored."""
+    from orderless.errors import DataError
+
+    for name in added:
+        if name in (panel.form.group, panel.form.time.name):
+            raise DataError(
+                f"The result would have two columns called {name!r}. Rename the column of the "
+                "input that has this name."
+            )

@@ -172,7 +172,7 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
     }
 
 
-def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str]]:
+def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What `fit` takes, (data,) or (cases, classes), and the columns."""
     from orderless.cli.tables import check_label, open_cases, open_series, take_labels
     from orderless.errors import DataError, SettingError
@@ -189,7 +189,7 @@ def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, str
         if classes is None:
             raise DataError(f"{arguments.data.name} holds no classes to learn from.")
         return (cases, classes), {}
-    if arguments.label is None or arguments.group is None:
+    if arguments.label is None or not arguments.group:
         raise SettingError(
             "A table of cases needs --group, the column that names the case, and --label, the "
             "column that holds its class."

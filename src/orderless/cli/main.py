@@ -121,6 +121,7 @@ def _name(verb: object) -> str:
 
 def _as_flags(text: str) -> str:
     """An error names arguments as Python does, `group=`; here they are flags, `--group`."""
+    text = re.sub(r"\b(time|variable|value|group)=None\b", r'--\1 ""', text)
     return re.sub(r"\b(time|variable|value|group)=(?=[ ,.;:])", r"--\1", text)
 
 

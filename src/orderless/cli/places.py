@@ -19,7 +19,8 @@ def check_places(arguments: argparse.Namespace) -> None:
 
     Asked before there is something to lose.
     """
-    from orderless.data.files import TABLES, check_destination
+    from orderless.data.destinations import check_destination
+    from orderless.data.files import TABLES
 
     if getattr(arguments, "out", None) is not None:
         check_destination(arguments.out, TABLES)

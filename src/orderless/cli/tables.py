@@ -51,17 +51,12 @@ def check_label(path: Path, label: str | None) -> None:
 
 def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:
     """The table without its column of classes, and the class of each case, in order."""
-    import narwhals as nw
     import numpy as np
 
     from orderless.data.timestamps import is_missing
     from orderless.errors import DataError
 
-    frame = None if isinstance(table, dict) else nw.from_native(table, eager_only=True)
-    columns = list(table) if frame is None else frame.columns
-    for name in (label, group):
-        if name not in columns:
-            raise DataError(f"There is no column {name!r}; the table has {columns}.")
+    rest = drop_column(table, label)
     entries = {name: get_column(table, name) for name in (label, group)}
     classes: dict[Any, Any] = {}
     for case, own in zip(entries[group].tolist(), entries[label].tolist(), strict=True):
@@ -72,11 +67,6 @@ def take_labels(table: Any, label: str, group: str) -> tuple[Any, Any]:
                 f"Case {case!r} belongs to two classes, {classes[case]!r} and {own!r}. A case has "
                 f"one value in the column {label!r}."
             )
-    rest = (
-        {name: values for name, values in table.items() if name != label}
-        if frame is None
-        else frame.drop(label).to_native()
-    )
     return rest, np.array(list(classes.values()))
 
 
@@ -85,9 +75,30 @@ def get_column(table: Any, name: str) -> Any:
     import narwhals as nw
     import numpy as np
 
+    _check_column(table, name)
     if isinstance(table, dict):
         return np.asarray(table[name])
     return nw.from_native(table, eager_only=True)[name].to_numpy()
+
+
+def drop_column(table: Any, name: str) -> Any:
+    """The table without one of its columns."""
+    import narwhals as nw
+
+    _check_column(table, name)
+    if isinstance(table, dict):
+        return {label: values for label, values in table.items() if label != name}
+    return nw.from_native(table, eager_only=True).drop(name).to_native()
+
+
+def _check_column(table: Any, name: str) -> None:
+    import narwhals as nw
+
+    from orderless.errors import DataError
+
+    columns = list(table) if isinstance(table, dict) else nw.from_native(table).columns
+    if name not in columns:
+        raise DataError(f"There is no column {name!r}; the table has {columns}.")
 
 
 def add_column(table: Any, name: str, values: Any) -> Any:

@@ -50,8 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if verification.holds else 1
 
 
-def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, str]]:
-    from orderless.cli.tables import check_label, open_cases, open_series, take_labels
+def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, Any]]:
+    from orderless.cli.tables import check_label, drop_column, open_cases, open_series
     from orderless.estimators import Classifier
 
     if arguments.data is None:
@@ -63,7 +63,7 @@ def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, str
     if arguments.label is None:
         return open_series(arguments.data, columns)
     table, columns = open_series(arguments.data, columns, arguments.label)
-    return take_labels(table, arguments.label, columns.get("group", "case"))[0], columns
+    return drop_column(table, arguments.label), columns
 
 
 def _print(verification: "Verification") -> None:

@@ -1,10 +1,11 @@
 """Frames, arrays and files in; panels, and windows that live on the device, out; simulation."""
 
-from orderless.data.files import read_table, read_ts, write_table
+from orderless.data.files import read_table, write_table
 from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, canonical_order
 from orderless.data.reading import read_cases, read_labels, read_panel
 from orderless.data.scaling import Scaler, fit_scaler, mean_and_spread
+from orderless.data.ts_files import read_ts
 from orderless.data.windows import (
     MOST_VARIABLES,
     Batch,

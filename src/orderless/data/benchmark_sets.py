@@ -9,7 +9,6 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -18,21 +17,21 @@ from orderless.data.catalogue import (
     ANOMALY,
     CLASSIFICATION,
     LONG_TERM,
+    M4_GROUPS,
     SHORT_TERM,
     Entry,
     data_folder,
     files_there,
     find_entry,
 )
-from orderless.data.files import read_table, read_ts
+from orderless.data.files import read_table
 from orderless.data.packing import copy_files, origin, read_rows, write_rows
+from orderless.data.ts_files import read_ts
 from orderless.errors import DataError
 
 MISSING_READING = -9999.0
 SEASONS = {"ETTh1": 24, "ETTh2": 24, "ETTm1": 96, "ETTm2": 96, "Weather": 144}
 SEASONS |= {"Electricity": 24, "Traffic": 24, "Exchange": 1}
-M4_HORIZONS = {"Yearly": 6, "Quarterly": 8, "Monthly": 18, "Weekly": 13, "Daily": 14, "Hourly": 48}
-M4_PERIODS = {"Yearly": 1, "Quarterly": 4, "Monthly": 12, "Weekly": 1, "Daily": 1, "Hourly": 24}
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Monitored:
 
 @dataclass(frozen=True)
 class MonitoredSet:
-    """The systems of an anomaly set, and the stretches in which each was joined from channels."""
+    """The systems of an anomaly set."""
 
     name: str
     systems: tuple[Monitored, ...]
@@ -146,7 +145,8 @@ def m4_group(group: str, folder: Path | None = None) -> ShortSeries:
     test_ids, future = _read_m4(paths[1])
     if ids != test_ids:
         raise DataError(f"The train and test files of {entry.name} do not name the same series.")
-    horizon = M4_HORIZONS[group]
+    facts = M4_GROUPS[entry.name.removeprefix("M4-")]
+    horizon = facts.horizon
     wrong = [one for one, values in zip(ids, future, strict=True) if len(values) != horizon]
     if wrong:
         raise DataError(f"Series {wrong[0]} of {entry.name} is not followed by {horizon} steps.")
@@ -155,7 +155,7 @@ def m4_group(group: str, folder: Path | None = None) -> ShortSeries:
         ids=ids,
         history=history,
         future=np.stack(future),
-        period=M4_PERIODS[group],
+        period=facts.period,
         checksum=checksum_of(paths),
     )
 
@@ -266,24 +266,24 @@ def _check(entry: Entry, variables: int) -> None:
 def _read_long(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
     if path.suffix == ".npz":
         return read_rows(path)
-    frame = nw.from_native(read_table(path), eager_only=True)
-    variables = tuple(column for column in frame.columns if column != "date")
-    return variables, [frame[column].to_numpy().astype(np.float64) for column in variables]
+    columns = _columns_of(path)
+    columns.pop("date", None)
+    return tuple(columns), [one.astype(np.float64) for one in columns.values()]
 
 
 def _read_m4(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
     if path.suffix == ".npz":
         return read_rows(path)
-    frame = nw.from_native(read_table(path), eager_only=True)
+    columns = _columns_of(path)
     if path.suffix == ".parquet":
-        ids, rows = frame["id"].to_list(), frame["values"].to_list()
+        ids, rows = columns["id"].tolist(), columns["values"]
         return tuple(ids), [np.asarray(row, np.float64) for row in rows]
     # The originals have one column a step, named V1 (the id), V2 ..., and empty cells at the end.
-    first, *steps = frame.columns
-    table = frame.select(steps).to_numpy().astype(np.float64)
+    ids, *steps = columns.values()
+    table = np.stack(steps, 1).astype(np.float64)
     lengths = (~np.isnan(table)).sum(1)
     rows = [row[:length] for row, length in zip(table, lengths, strict=True)]
-    return tuple(map(str, frame[first].to_list())), rows
+    return tuple(map(str, ids.tolist())), rows
 
 
 def _read_ts_pair(path: Path, name: str) -> list[tuple[list[np.ndarray], np.ndarray]]:
@@ -328,5 +328,13 @@ def _read_original_monitored(name: str, paths: Sequence[Path]) -> Monitored:
 
 
 def _numbers_of(path: Path) -> np.ndarray:
-    frame: Any = nw.from_native(read_table(path), eager_only=True)
-    return frame.to_numpy().astype(np.float64)
+    return np.stack(list(_columns_of(path).values()), 1).astype(np.float64)
+
+
+def _columns_of(path: Path) -> dict[str, np.ndarray]:
+    """The columns of a file by name, with a frame library and without one."""
+    table = read_table(path)
+    if isinstance(table, dict):
+        return table
+    frame = nw.from_native(table, eager_only=True)
+    return {name: frame[name].to_numpy() for name in frame.columns}

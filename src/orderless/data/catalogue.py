@@ -74,6 +74,28 @@ ETT_QUARTERLY = "rows 0:34560 train, 34560:46080 validation, 46080:57600 test"
 SHARES = "the first int(0.7 n) rows train, the last int(0.2 n) test, those between validation"
 ARCHIVE_SPLIT = "the archive's own TRAIN and TEST files"
 PADDING = "cases of different length: padded with NaN at the end, never with zeros"
+FLOAT32 = "five train files of the prepared copies are float32: relative rounding of at most 6e-8"
+FLOAT32_TEST = "the prepared test file is float32, exact to the printed digits"
+
+
+@dataclass(frozen=True)
+class M4Group:
+    """How many steps of each series are forecast, after how many it repeats, how many there are."""
+
+    horizon: int
+    period: int
+    count: int
+    traps: str = FLOAT32
+
+
+M4_GROUPS = {
+    "Yearly": M4Group(6, 1, 23_000),
+    "Quarterly": M4Group(8, 4, 24_000),
+    "Monthly": M4Group(18, 12, 48_000),
+    "Weekly": M4Group(13, 1, 359),
+    "Daily": M4Group(14, 1, 4_227),
+    "Hourly": M4Group(48, 24, 414, FLOAT32_TEST),
+}
 
 
 def _long_term(
@@ -91,20 +113,21 @@ def _long_term(
     )
 
 
-def _m4(group: str, horizon: int, count: int, traps: str) -> Entry:
+def _m4(group: str) -> Entry:
+    facts = M4_GROUPS[group]
     files = tuple(f"{group}-{part}" for part in ("train", "test"))
     return Entry(
         name=f"M4-{group}",
         task=SHORT_TERM,
         variables=1,
         licence=NO_LICENCE,
-        split=f"{count} series; the last {horizon} steps of each are the test file",
+        split=f"{facts.count} series; the last {facts.horizon} steps of each are the test file",
         prepared=tuple(f"m4/{file}.parquet" for file in files),
         originals=tuple(
             Original(f"m4/{file}.csv", f"{M4}/{part}/{file}.csv")
             for file, part in zip(files, ("Train", "Test"), strict=True)
         ),
-        traps=traps,
+        traps=facts.traps,
     )
 
 
@@ -150,7 +173,6 @@ def _anomaly(
 
 
 CC_ETT = "CC BY-ND 4.0"
-FLOAT32 = "five train files of the prepared copies are float32: relative rounding of at most 6e-8"
 MACHINES = tuple(
     f"machine-{group}-{number}"
     for group, count in ((1, 8), (2, 9), (3, 11))
@@ -193,12 +215,7 @@ CATALOGUE: dict[str, Entry] = {
             f"{MIRROR}/electricity/electricity.csv",
         ),
         _long_term("Traffic", "traffic", 862, SHARES, NO_LICENCE, f"{MIRROR}/traffic/traffic.csv"),
-        _m4("Yearly", 6, 23_000, FLOAT32),
-        _m4("Quarterly", 8, 24_000, FLOAT32),
-        _m4("Monthly", 18, 48_000, FLOAT32),
-        _m4("Weekly", 13, 359, FLOAT32),
-        _m4("Daily", 14, 4_227, FLOAT32),
-        _m4("Hourly", 48, 414, "the prepared test file is float32, exact to the printed digits"),
+        *map(_m4, M4_GROUPS),
         _uea("EthanolConcentration", 3),
         _uea("FaceDetection", 144),
         _uea("Handwriting", 3),
@@ -260,7 +277,6 @@ CATALOGUE: dict[str, Entry] = {
 }
 
 LONG_TERM_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == LONG_TERM)
-M4_GROUPS = ("Yearly", "Quarterly", "Monthly", "Weekly", "Daily", "Hourly")
 ANOMALY_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == ANOMALY)
 PAPER_UEA_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)[
     :10

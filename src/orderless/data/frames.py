@@ -13,6 +13,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from orderless.data.frequency import name_of_zone
 from orderless.data.panel import Form, TimeForm
 from orderless.data.timestamps import (
     can_say,
@@ -248,6 +249,14 @@ def _from_series(series: nw.Series) -> Column:
         else:
             values = series.to_numpy()
         return Column(label, "number", np.asarray(values), dtype=dtype)
+    zone = getattr(getattr(series.to_native(), "dtype", None), "tz", None)
+    if zone is not None:
+        # A pandas column, whose type holds the zone itself; narwhals has names of some only.
+        native: Any = series.to_native()
+        naive = native.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        column = column_from_array(label, naive, native.dtype)
+        assert column.time is not None
+        return replace(column, time=replace(column.time, time_zone=name_of_zone(zone)))
     if isinstance(dtype, nw.Datetime):
         zone = dtype.time_zone
         if zone is not None:
@@ -255,14 +264,6 @@ def _from_series(series: nw.Series) -> Column:
         column = column_from_array(label, series.to_numpy(), dtype)
         assert column.time is not None
         return replace(column, time=replace(column.time, time_zone=zone))
-    zone = getattr(getattr(series.to_native(), "dtype", None), "tz", None)
-    if zone is not None:
-        # A pandas column whose zone narwhals has no name for, such as America/New_York.
-        native: Any = series.to_native()
-        naive = native.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        column = column_from_array(label, naive, native.dtype)
-        assert column.time is not None
-        return replace(column, time=replace(column.time, time_zone=str(zone)))
     if dtype == nw.Date:
         column = column_from_array(label, series.cast(nw.Datetime("ms")).to_numpy(), dtype)
         assert column.time is not None
@@ -345,11 +346,10 @@ def _pandas_index(index: Any) -> Column | None:
         form = TimeForm("datetime", label, True, period=index.freqstr)
         return Column(label, "time", to_nanoseconds(stamps, "the index"), form)
     if kind == "DatetimeIndex":
-        zone = None if index.tz is None else str(index.tz)
-        stamps = (
-            index if index.tz is None else index.tz_convert("UTC").tz_localize(None)
-        ).to_numpy()
-        form = TimeForm("datetime", label, True, time_zone=zone, dtype=index.unit)
+        zone = index.tz
+        stamps = (index if zone is None else index.tz_convert("UTC").tz_localize(None)).to_numpy()
+        name = None if zone is None else name_of_zone(zone)
+        form = TimeForm("datetime", label, True, time_zone=name, dtype=index.unit, zone=zone)
         return Column(label, "time", to_nanoseconds(stamps, "the index"), form)
     if kind == "RangeIndex":
         if index.step < 0:
@@ -376,6 +376,8 @@ def _to_series(name: str, column: Column, library: Any) -> nw.Series:
     if form.time_zone is None:
         return _cast(series, form.dtype)
     series = series.dt.replace_time_zone("UTC")
+    if form.zone is not None:
+        return nw.from_native(series.to_native().dt.tz_convert(form.zone), series_only=True)
     if form.dtype is not None and not isinstance(form.dtype, nw.Datetime):
         # The type of a pandas column, time zone included.
         return nw.from_native(series.to_native().astype(form.dtype), series_only=True)
@@ -397,7 +399,10 @@ def can_hold(form: TimeForm, times: np.ndarray) -> bool:
         return can_say(form.pattern, times)
     if form.kind == "number":
         return True
-    unit = form.dtype if form.index else getattr(form.dtype, "time_unit", None)
+    unit = form.dtype
+    if not form.index:
+        # As narwhals calls it, or pandas where the type is its own.
+        unit = getattr(unit, "time_unit", None) or getattr(unit, "unit", None)
     unit = "D" if form.kind == "date" else unit or "ns"
     return np.array_equal(times.astype(f"{times.dtype.kind}8[{unit}]"), times)
 
@@ -412,5 +417,5 @@ def pandas_index(times: np.ndarray, form: TimeForm) -> Any:
     if form.period is not None:
         return index.to_period(form.period)
     if form.time_zone is not None:
-        index = index.tz_localize("UTC").tz_convert(form.time_zone)
+        index = index.tz_localize("UTC").tz_convert(form.zone or form.time_zone)
     return index if form.dtype is None else index.as_unit(form.dtype)

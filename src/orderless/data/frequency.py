@@ -279,6 +279,26 @@ def zone_named(name: str) -> tzinfo:
         ) from error
 
 
+def name_of_zone(zone: tzinfo) -> str:
+    """The name by which `zone_named` finds a zone of any library; "UTC+05:30" for a fixed offset.
+
+    Its own name may mean nothing elsewhere: "IST", "tzutc()".
+    """
+    read_from = str(getattr(zone, "_filename", ""))  # by dateutil
+    names = (getattr(zone, "key", ""), getattr(zone, "zone", ""), read_from.split("zoneinfo/")[-1])
+    for name in filter(None, names):
+        with suppress(DataError):
+            zone_named(name)
+            return name
+    offset = zone.utcoffset(None)
+    if offset is None or offset % timedelta(minutes=1):
+        raise DataError(
+            f"The time zone {zone} has no name that is known here, and no offset in whole minutes. "
+            "Convert the time stamps to UTC first."
+        )
+    return str(timezone(offset))
+
+
 def _to_wall_clock(times: np.ndarray, time_zone: str | None) -> np.ndarray:
     if time_zone is None:
         return times

@@ -21,7 +21,8 @@ class TimeForm:
     kind        "none" (rows were counted), "number", "datetime", "date", "duration" or "text"
     name        of the column or index
     index       True where they were the index of a pandas frame
-    time_zone   the zone of zone-aware time stamps
+    time_zone   the name of the zone of zone-aware time stamps
+    zone        for a pandas index: that zone as it came, since other libraries make zones too
     dtype       the narwhals type of the column; of a pandas index, its unit of time
     pattern     for text and for numbers that are dates: how to write a time stamp, as for
                 `strftime`, with `%3f` for three digits of a second
@@ -35,6 +36,7 @@ class TimeForm:
     dtype: Any = None
     pattern: str | None = None
     period: str | None = None
+    zone: Any = None
 
     @property
     def only_counts(self) -> bool:
@@ -48,7 +50,8 @@ class Form:
 
     kind        "wide", "long", "array" (one array) or "arrays" (several systems)
     library     the module of the frame library; None for arrays and for a dict of columns
-    dimensions  for arrays: of each system's array, 1 or 2; of one 3-D array, 3
+    dimensions  for arrays: of each system's array, 1 or 2, or one number for all; of one 3-D
+                array, 3
     labels      from the name of a variable to the label it had: any hashable value
     row_labels  the index of a pandas frame
     dtypes      from the label of the group or variable column to its narwhals type
@@ -60,7 +63,7 @@ class Form:
     variable: Hashable = None
     value: Hashable = None
     group: Hashable = None
-    dimensions: int = 2
+    dimensions: int | tuple[int, ...] = 2
     row_labels: Any = None
     labels: dict[str, Any] = field(default_factory=dict)
     dtypes: dict[Any, Any] = field(default_factory=dict)

@@ -12,7 +12,8 @@ What happens to
   time zones                              counted in UTC, given back in their zone; text in its
                                           offset, or in UTC where rows have different ones
   time as numbers 20260131 or 202601      dates, given back as numbers, where all are days or all
-                                          months of the years 1800 to 2200
+                                          months of the years 1800 to 2200; with hours, minutes and
+                                          seconds too (2026013123, 202601312359, 20260131235959)
   other numbers as time                   counted in 64 bits, given back in a wider type of integer
                                           where the column's own is too small for the future
   integers, booleans, decimals            become floating-point numbers
@@ -77,7 +78,8 @@ def read_panel(
             are equally spaced and counted from 0. A pandas index of time stamps counts as one.
     variable, value     the columns of a long frame that name the variable and hold its value;
             found by name (`unique_id, ds, y`; `item_id, timestamp, target`; `variable, value`) or,
-            in a frame of three columns, by type, where the text is neither a clock nor readings
+            in a frame of three columns, by type, where the text is neither a clock nor readings.
+            Text that differs, but not at one time stamp, is refused: it may be a remark
     group   the column that tells independent systems apart; nothing couples them
     frequencies     known steps, such as those of `fit`, the likeliest first: time stamps that lie
             on one of them with gaps are read at the coarsest such, where their own rows would tell
@@ -95,7 +97,7 @@ def read_panel(
         arrays = [
             _as_numbers(one, f"array {number} of the list") for number, one in enumerate(data)
         ]
-        form = Form("arrays", dimensions=arrays[0].ndim if arrays else 2)
+        form = Form("arrays", dimensions=tuple(one.ndim for one in arrays))
     else:
         array = _as_numbers(data, "the array")
         form = Form("arrays" if array.ndim == 3 else "array", dimensions=array.ndim)
@@ -163,7 +165,7 @@ def read_cases(
         seen = np.flatnonzero(~np.isnan(rows).all(0)) if rows.size else np.array([])
         length = int(seen[-1]) + 1 if len(seen) else min(1, rows.shape[1])
         systems.append(_system_of_array(rows[:, :length], number, f"case {number}"))
-    return Panel(tuple(systems), Form("arrays", dimensions=arrays[0].ndim))
+    return Panel(tuple(systems), Form("arrays", dimensions=tuple(one.ndim for one in arrays)))
 
 
 def read_labels(labels: Any, cases: int) -> np.ndarray:
@@ -277,7 +279,7 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
     whole = numbers.astype(np.int64)
     # An index without a name only counts rows.
     if column.label is not None and np.array_equal(whole, numbers):
-        dates = parse_numbers(whole)
+        dates = parse_numbers(whole, column.where)
         if dates is not None:
             return dates[0], replace(form, pattern=dates[1])
     return numbers, form

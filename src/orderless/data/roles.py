@@ -54,7 +54,7 @@ def assign_roles(
         time_column = _find_time(left, table.index)
         left = [one for one in left if one is not time_column]
     if id_column is None and value_column is None and time_column is not None:
-        id_column, value_column = _find_long(left, time_column)
+        id_column, value_column = _find_long(left, time_column, group_column)
     elif id_column is None and value_column is not None:
         id_column = _only([one for one in left if one.kind == "text"], "variable", left)
     elif value_column is None and id_column is not None:
@@ -109,7 +109,9 @@ def _find_time(left: list[Column], index: Column | None) -> Column | None:
     return numbers[0] if numbers else index
 
 
-def _find_long(left: list[Column], time: Column) -> tuple[Column | None, Column | None]:
+def _find_long(
+    left: list[Column], time: Column, group: Column | None
+) -> tuple[Column | None, Column | None]:
     by_label = {one.label: one for one in left}
     found = find_long_names(
         [one.label for one in left if one.kind == "text" or one.values.dtype.kind in "iu"],
@@ -120,8 +122,23 @@ def _find_long(left: list[Column], time: Column) -> tuple[Column | None, Column 
     if sorted(one.kind for one in left) == ["number", "text"]:
         text, number = sorted(left, key=lambda one: one.kind, reverse=True)
         if _names_variables(text, time):
+            _check_long(text, time, group)
             return text, number
     return None, None
+
+
+def _check_long(text: Column, time: Column, group: Column | None) -> None:
+    """Refuse text that is one of several at each time: as a name, it would tear readings apart."""
+    stamps = time.values.tolist()
+    # As text: whether a value can name a system is asked later.
+    systems = [""] * len(stamps) if group is None else map(str, group.values)
+    moments = set(zip(systems, stamps, strict=True))
+    if len(moments) == len(stamps) and len({one for one in text.values if one}) > 1:
+        raise DataError(
+            f"The {text.where} may name the variables of a long frame, but no time stamp has two "
+            "of them; it may as well be a remark beside each reading. Pass variable= if it names "
+            "variables, group= if it tells independent systems apart, or drop it."
+        )
 
 
 def _names_variables(column: Column, time: Column) -> bool:

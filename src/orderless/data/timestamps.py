@@ -32,6 +32,10 @@ FRACTION = re.compile(r"%(\d)f")
 OFFSET = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 # Numbers, and digits alone, are dates in these years only: others are more likely to count.
 FIRST_YEAR, LAST_YEAR = 1800, 2200
+# Clocks behind a day in one number, by how many digits they have.
+CLOCKS_IN_NUMBERS = {0: "", 2: "%H", 4: "%H%M", 6: "%H%M%S"}
+# What else is written behind a year in one number, where its digits begin, and the last of a year.
+PARTS_OF_YEARS = (("quarter", 10, (4,)), ("week", 100, (52, 53)), ("day", 1000, (365, 366)))
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
 
 
@@ -161,17 +165,60 @@ def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm]
     return to_nanoseconds(times, where), TimeForm(kind, time_zone=zone)
 
 
-def parse_numbers(numbers: np.ndarray) -> tuple[np.ndarray, str] | None:
+def parse_numbers(numbers: np.ndarray, where: str) -> tuple[np.ndarray, str] | None:
     """Dates written as whole numbers, and their pattern; None where the numbers only count.
 
-    20260131    all are days of the calendar, in the years 1800 to 2200
-    202601      all are months of these years: a counter would soon leave 01 to 12
+    202601              all are months, in the years 1800 to 2200: a counter would soon leave 01
+                        to 12
+    20260131            all are days of the calendar, in these years
+    2026013123, 202601312359, 20260131235959
+                        all are such days with hours, minutes and seconds: seconds since 1970
+                        would soon leave the calendar, and have no other number of digits
     """
-    days = _calendar(numbers // 100, numbers % 100)
-    if days is not None:
-        return days, "%Y%m%d"
     months = _calendar(numbers, np.ones_like(numbers))
-    return None if months is None else (months, "%Y%m")
+    if months is not None:
+        return months, "%Y%m"
+    for digits, clock in CLOCKS_IN_NUMBERS.items():
+        days, time = np.divmod(numbers, 10**digits)
+        dates = _calendar(*np.divmod(days, 100))
+        seconds = None if dates is None else _clock(time * 10 ** (6 - digits), numbers, where)
+        if dates is not None and seconds is not None:
+            return dates + seconds, f"%Y%m%d{clock}"
+    _refuse_parts_of_years(numbers, where)
+    return None
+
+
+def _clock(times: np.ndarray, numbers: np.ndarray, where: str) -> np.ndarray | None:
+    """The seconds since midnight at times such as 235959; None where one is not on the clock."""
+    hour, minute, second = times // 10_000, times // 100 % 100, times % 100
+    midnight = times == 240_000
+    if ((hour > 23) & ~midnight | (minute > 59) | (second > 59)).any():
+        return None
+    if midnight.any():
+        raise DataError(
+            f"The time stamp {numbers[midnight][0]} in {where} is 24 o'clock. Write the hours of a "
+            "day as 00 to 23, and midnight as the first hour of the next day."
+        )
+    return (3600 * hour + 60 * minute + second).astype("m8[s]")
+
+
+def _refuse_parts_of_years(numbers: np.ndarray, where: str) -> None:
+    """Refuse 202652 followed by 202701: read as a count, most of every year would be a gap."""
+    for word, size, lasts in PARTS_OF_YEARS:
+        if numbers.min() // size < FIRST_YEAR or numbers.max() // size > LAST_YEAR:
+            continue
+        ordered = np.unique(numbers)
+        year, part = np.divmod(ordered, size)
+        if part.min() < 1 or part.max() > lasts[-1]:
+            continue
+        turns = (np.diff(year) == 1) & np.isin(part[:-1], lasts) & (part[1:] == 1)
+        if turns.any() and (np.diff(ordered) == 1).any():
+            turn = int(np.argmax(turns))
+            raise DataError(
+                f"The time stamps in {where} look like years and their {word}s: {ordered[turn]} is "
+                f"followed by {ordered[turn + 1]}. Convert them to dates, such as the first day of "
+                f"each {word}, or number the steps."
+            )
 
 
 def _calendar(months: np.ndarray, days: np.ndarray) -> np.ndarray | None:
@@ -237,7 +284,7 @@ def _unit(pattern: str) -> str:
     fraction = FRACTION.search(pattern)
     if fraction is not None:
         return f"{10 ** (9 - int(fraction[1]))}ns"
-    units = {"%S": "s", "%M": "m", "%d": "D"}
+    units = {"%S": "s", "%M": "m", "%H": "h", "%d": "D"}
     return next((unit for sign, unit in units.items() if sign in pattern), "M")
 
 

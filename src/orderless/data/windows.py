@@ -222,8 +222,8 @@ def choose_variables(members: Tensor, most: int, generator: torch.Generator) -> 
 def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) -> Tensor:
     """The index [window, 2] of windows that together cover every time stamp of every system.
 
-    The last window ends with the system. A system shorter than the context has one window, whose
-    start is negative.
+    They are counted from the front, and one more ends with the system: rows that are added move no
+    window but that one. A system shorter than the context has one, whose start is negative.
     """
     if stride > context:
         raise DataError(
@@ -233,9 +233,9 @@ def covering_starts(lengths: Sequence[int], context: int, *, stride: int = 1) ->
     blocks = []
     for system, length in enumerate(map(int, lengths)):
         last = length - context
-        starts = np.arange(last, -1, -stride)[::-1] if last >= 0 else np.array([last])
-        if starts[0] > 0:
-            starts = np.concatenate([[0], starts])
+        starts = np.arange(0, last + 1, stride) if last >= 0 else np.array([last])
+        if starts[-1] < last:
+            starts = np.append(starts, last)
         blocks.append(np.stack([np.full_like(starts, system), starts], 1))
     return torch.as_tensor(np.concatenate(blocks))
 

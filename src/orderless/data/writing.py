@@ -9,7 +9,7 @@ import numpy as np
 
 from orderless.data.frames import Column, build_frame, pandas_index
 from orderless.data.frequency import Frequency
-from orderless.data.panel import Panel
+from orderless.data.panel import Panel, System
 from orderless.data.timestamps import round_as_written, write_numbers
 from orderless.errors import DataError
 
@@ -56,8 +56,8 @@ def write_forecast(
     common = frequency or panel.frequency
     steps = [system.frequency or common for system in panel.systems]
     times = [
-        np.array([_future(step, last, horizon) for last in lasts], lasts.dtype)
-        for step, lasts in zip(steps, cutoffs, strict=True)
+        np.array([_following(system, at, horizon, step) for at in positions], system.times.dtype)
+        for system, positions, step in zip(panel.systems, starts, steps, strict=True)
     ]
     if panel.form.kind == "wide":
         return _wide(panel, blocks, times, cutoffs if backtest else None)
@@ -78,7 +78,10 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     each = scores[0].ndim == 2
     at_rows = [one[..., system.rows] for one, system in zip(scores, panel.systems, strict=True)]
     if form.kind in ("array", "arrays"):
-        arrays = [one.T if each and form.dimensions > 1 else one.reshape(-1) for one in at_rows]
+        arrays = [
+            one.T if each and dimensions > 1 else one.reshape(-1)
+            for one, dimensions in zip(at_rows, _dimensions(panel), strict=True)
+        ]
         if form.kind == "array":
             return arrays[0]
         return np.stack(arrays) if form.dimensions == 3 else arrays
@@ -108,6 +111,17 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     return build_frame(form, [*columns, *_time(panel, times), *results], form.row_labels)
 
 
+def _following(system: System, at: int, horizon: int, step: Frequency | None) -> np.ndarray:
+    """The time stamps from a position on: those of the data, and where they end, further steps.
+
+    Clocks jitter, so that steps from a cutoff in the past would miss the data's own time stamps.
+    """
+    known = system.times[at : at + horizon]
+    if len(known) == horizon:
+        return known
+    return np.concatenate([known, _future(step, system.times[-1], horizon - len(known))])
+
+
 def _future(frequency: Frequency | None, last: np.generic, horizon: int) -> np.ndarray:
     if frequency is None and last.dtype.kind in "mM":
         raise DataError(
@@ -117,11 +131,19 @@ def _future(frequency: Frequency | None, last: np.generic, horizon: int) -> np.n
     return (frequency or Frequency(1, "step")).future(last, horizon)
 
 
+def _dimensions(panel: Panel) -> list[int]:
+    """How many dimensions the array of each system had."""
+    return np.broadcast_to(panel.form.dimensions, len(panel.systems)).tolist()
+
+
 def _arrays(panel: Panel, blocks: dict[str, list[np.ndarray]], backtest: bool) -> Any:
     form = panel.form
     results = {}
     for ending, systems in blocks.items():
-        arrays = [one.transpose(0, 2, 1) if form.dimensions > 1 else one[:, 0] for one in systems]
+        arrays = [
+            one.transpose(0, 2, 1) if dimensions > 1 else one[:, 0]
+            for one, dimensions in zip(systems, _dimensions(panel), strict=True)
+        ]
         arrays = [one if backtest else one[0] for one in arrays]
         if form.kind == "array":
             results[ending] = arrays[0]

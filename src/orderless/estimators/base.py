@@ -27,6 +27,7 @@ from orderless.estimators.settings import build_training_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig
 from orderless.training import Epoch, Outcome, Task, train
+from orderless.training.checkpoints import load_checkpoint
 
 COLUMNS = ("time", "variable", "value", "group")
 NETWORK = "network/"
@@ -175,6 +176,7 @@ class Estimator(ABC):
         self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
     ) -> Outcome:
         """Train the network of the task, and keep it."""
+        choose_device(self.device)
         settings = build_training_config(
             defaults,
             self.training,
@@ -231,14 +233,25 @@ class Estimator(ABC):
         self.network_ = network.eval().requires_grad_(False)
 
 
-def draw_seed(random_state: Any) -> int:
-    """The seed of a run: the number itself, one drawn from a generator, or a fresh one."""
+def draw_seed(random_state: Any, checkpoint: str | Path | None = None) -> int:
+    """The seed of a run: the number itself, one drawn from a generator, or a fresh one.
+
+    Where no number is given and a run was stopped in the folder `checkpoint`, it is the seed of
+    that run: with another it could not go on.
+    """
     if random_state is None:
-        return secrets.randbits(31)
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31 - 1))
+        seed = secrets.randbits(31)
+    elif isinstance(random_state, np.random.RandomState):
+        seed = int(random_state.randint(2**31 - 1))
+    elif isinstance(random_state, np.random.Generator):
+        seed = int(random_state.integers(2**31 - 1))
+    else:
+        return _check_seed(random_state)
+    stopped = None if checkpoint is None else load_checkpoint(Path(checkpoint))
+    return seed if stopped is None else int(stopped[1]["identity"]["settings"]["seed"])
+
+
+def _check_seed(random_state: Any) -> int:
     if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)):
         raise SettingError(
             f"`random_state` is {random_state!r}; give a whole number, None or a NumPy generator."

@@ -21,8 +21,6 @@ class ClassificationTask:
     must not depend on the length of the cases it happens to be batched with.
     """
 
-    slow_parameters = ()
-
     def __init__(
         self,
         module: ClassificationNetwork,

@@ -1,5 +1,7 @@
 """`Classifier`: one class for a set of series, whatever their order and number."""
 
+import math
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -97,11 +99,11 @@ class Classifier(Estimator):
         check_share("validation_share", self.validation_share)
         check_columns(columns)
         panel = read_cases(X, **columns)
-        labels = read_labels(y, len(panel.systems))
+        labels = _unwrap(read_labels(y, len(panel.systems)))
         check_observed(panel)
         self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
-        self.seed_ = draw_seed(self.random_state)
+        self.seed_ = draw_seed(self.random_state, checkpoint)
         self.variables_in_ = panel.variables
         self.names_ = self._find_names(panel.variables)
         lengths = [len(system.times) for system in panel.systems]
@@ -118,18 +120,11 @@ class Classifier(Estimator):
 
     def predict_proba(self, X: Any, **columns: Hashable) -> np.ndarray:
         """The probability of each class, [case, class], in the order of `classes_`."""
-        self._check_fitted()
-        panel = self._read(read_cases, X, columns)
-        codes = np.zeros(len(panel.systems), np.int64)
-        task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
-        task.to(next(self.network_.parameters()).device)
-        with torch.inference_mode(), threads_for(len(codes) * len(panel.variables)):
-            scores = task.scores(self.network_, task.train)
-        return scores.double().softmax(-1).cpu().numpy()
+        return self._probabilities(X, columns)
 
     def predict(self, X: Any, **columns: Hashable) -> np.ndarray:
-        """The most probable class of each case."""
-        probabilities = self.predict_proba(X, **columns)
+        """The most probable class of each case; a warning counts those without a reading."""
+        probabilities = self._probabilities(X, columns)
         return self.classes_[probabilities.argmax(1)]
 
     def score(self, X: Any, y: Any, **columns: Hashable) -> float:
@@ -138,7 +133,7 @@ class Classifier(Estimator):
         Classes that `fit` did not see are never predicted. Text where it had numbers is an error.
         """
         predicted = self.predict(X, **columns)
-        labels = read_labels(y, len(predicted))
+        labels = _unwrap(read_labels(y, len(predicted)))
         given, known = _kind(labels), _kind(self.classes_)
         if given != known:
             raise DataError(
@@ -147,6 +142,23 @@ class Classifier(Estimator):
                 "them."
             )
         return float((predicted == labels).mean())
+
+    def _probabilities(self, X: Any, columns: Mapping[str, Hashable]) -> np.ndarray:
+        self._check_fitted()
+        panel = self._read(read_cases, X, columns)
+        empty = sum(not system.observed.any() for system in panel.systems)
+        if empty:
+            warnings.warn(
+                f"{empty} of {len(panel.systems)} cases have not a single reading: the class that "
+                "is named for them is a guess from nothing. Leave such cases out.",
+                stacklevel=3,  # whoever called `predict` or `predict_proba`
+            )
+        codes = np.zeros(len(panel.systems), np.int64)
+        task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
+        task.to(next(self.network_.parameters()).device)
+        with torch.inference_mode(), threads_for(len(codes) * len(panel.variables)):
+            scores = task.scores(self.network_, task.train)
+        return scores.double().softmax(-1).cpu().numpy()
 
     def _build_task(self, panel: Panel, codes: np.ndarray) -> ClassificationTask:
         config = build_network_config(
@@ -242,6 +254,12 @@ class Classifier(Estimator):
 def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order, and the number of the class of each case."""
     _kind(labels)  # refuses a mix
+    infinite = [isinstance(one, float) and math.isinf(one) for one in labels.tolist()]
+    if any(infinite):
+        raise DataError(
+            f"The label of case {infinite.index(True)} is infinite, which no saved model could "
+            "hold. Give text, or numbers that are finite."
+        )
     classes, codes = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise DataError(
@@ -249,6 +267,15 @@ def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "at least two classes."
         )
     return classes, codes
+
+
+def _unwrap(labels: np.ndarray) -> np.ndarray:
+    """Labels of which none is a NumPy scalar in an array of objects: those are numbers, or text."""
+    if labels.dtype != object:
+        return labels
+    plain = np.empty(len(labels), object)
+    plain[:] = [one.item() if isinstance(one, np.generic) else one for one in labels]
+    return plain
 
 
 def _kind(labels: np.ndarray) -> str:

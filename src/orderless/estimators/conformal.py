@@ -3,9 +3,10 @@
 Split-conformal: the error quantiles of held-out windows, one table for each step ahead, shared by
 the variables so that it serves unseen ones too. If future errors are exchangeable with the held-out
 ones, an 80 % interval holds 80 % of the values on average over variables; those that never change
-do not count. Errors are in units of each variable's own spread; where quantiles were trained, in
-units of the distance between the outer ones, so that intervals widen where the network is less
-certain, and still cover.
+do not count. Errors are in units of the spread of their look-back, `width_of`: of systems that
+differ in size each has its own, and so has a variable whose size is another now than in `fit`.
+Where quantiles were trained they are in units of the distance between the outer ones, so that
+intervals widen where the network is less certain, and still cover.
 
 From n errors no quantile can be told beyond the n / (n + 1)-th. A step with too few of its own
 borrows those of the steps around it, which are related, so that its coverage is approximate.
@@ -16,10 +17,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from orderless.errors import SettingError
+from orderless.nn.normalization import movement, normalize
 
 LEVELS = np.linspace(0.0, 1.0, 401)
+CALM = 0.1
+"""Share of the usual variance of a variable that is added to that of a look-back."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,17 @@ class ErrorTable:
             "`validation_share`.",
             stacklevel=3,
         )
+
+
+def width_of(values: Tensor, observed: Tensor | None, usual: Tensor) -> Tensor:
+    """The unit of errors after each look-back: values [..., context], usual [...] to [..., 1].
+
+    It is the spread of the look-back and some of the usual one: rain that has not fallen for a day
+    may fall. The variance of n independent readings is too small by an n-th, which is added too.
+    """
+    spread = movement(normalize(values, observed, scale=False).values, observed)
+    count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
+    return (spread.square() + (CALM + 1 / count) * usual.unsqueeze(-1).square()).sqrt()
 
 
 def fit_error_table(errors: np.ndarray, observed: np.ndarray) -> ErrorTable:

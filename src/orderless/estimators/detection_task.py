@@ -14,12 +14,13 @@ from orderless.training.losses import mse
 PASSES = 4
 """Every entry is hidden in one of so many passes, and told from the entries that are not."""
 ROWS_AT_ONCE = 4096
+WITHIN = 5.0
+"""Spreads from the mean within which the network sees every value: it has met next to none beyond
+in training, and would make up the healthy sensors beside one that is further off."""
 
 
 class DetectionTask:
     """Trains a `ReconstructionNetwork` to tell hidden stretches from the rest."""
-
-    slow_parameters = ()
 
     def __init__(
         self,
@@ -53,7 +54,9 @@ class DetectionTask:
         blocks = -(-self.context // stride)
         holes = torch.rand(*values.shape[:2], blocks, device=values.device) < 1 / PASSES
         hidden = holes.repeat_interleave(stride, dim=-1)[..., : self.context]
-        rebuilt = module(values, observed, members & observed.any(-1), hidden)
+        # What is told may lie beyond: rare pulses are ordinary where others tell them.
+        seen = values.clamp(-WITHIN, WITHIN)
+        rebuilt = module(seen, observed, members & observed.any(-1), hidden)
         return mse(rebuilt, values, hidden & observed)
 
     @torch.no_grad()
@@ -73,10 +76,10 @@ class DetectionTask:
         variables = self.series.members.shape[1]
         for part in windows.split(max(1, ROWS_AT_ONCE // variables)):
             values, observed, members = self.series.gather(part, self.context)
-            rebuilt = torch.zeros_like(values)
+            seen, rebuilt = values.clamp(-WITHIN, WITHIN), torch.zeros_like(values)
             living = members & observed.any(-1)
             for hidden in self.holes(living):
-                told = module(values, observed, living, hidden)
+                told = module(seen, observed, living, hidden)
                 rebuilt = torch.where(hidden, told, rebuilt)
             yield values, observed, rebuilt
 

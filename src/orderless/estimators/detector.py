@@ -1,6 +1,9 @@
 """`Detector`: how odd every moment is, and which variables are to blame."""
 
+import warnings
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +22,7 @@ from orderless.data import (
     window_starts,
     write_scores,
 )
+from orderless.data.frequency import Frequency
 from orderless.errors import DataError
 from orderless.estimators.base import (
     Estimator,
@@ -43,6 +47,7 @@ from orderless.estimators.preparation import (
 )
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
+from orderless.estimators.steps import find_steps, restore_step
 from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
@@ -53,6 +58,9 @@ ROWS_PER_STEP = 2048
 LONGEST_CONTEXT = 96
 MOST_GROUPS = 32
 """Groups of a system and a size that are scored by themselves; more would tell little more."""
+MANY_GAPS = 0.02
+"""Share of readings that may be missing beyond twice that of `fit` before a warning: where others
+tell a sensor almost exactly, few gaps make ordinary moments ring several times as often."""
 MODEL = "this model"
 
 
@@ -74,7 +82,8 @@ class Detector(Estimator):
     The threshold comes from held-out training data, never from the data that is scored. Where fewer
     variables are observed than were usual then, errors are larger and vary more: scores of such
     moments are lowered, as much as they were higher on groups of so many variables, so that one
-    threshold holds for all.
+    threshold holds for all. Nothing is lowered for gaps in time, short data or another time step,
+    which `fit` did not see: a warning says so.
 
     **Main parameters**
     - context: time steps in a window; 96 or a quarter of the training data if None.
@@ -85,13 +94,17 @@ class Detector(Estimator):
     - validation_share, strict_variables, training, device, precision, verbose: as for
       `Forecaster`.
 
-    **Fitted**: `threshold_`, `factors_`, `variables_in_`, `context_`, `network_`, `errors_`,
-    `history_`, `report_`, `seed_`.
+    **Fitted**: `threshold_`, `factors_`, `variables_in_`, `context_`, `frequencies_` (the steps of
+    the training data, the commonest first), `network_`, `errors_`, `history_`, `report_`, `seed_`.
     """
 
     # The first models had none, and took what stood still in its own unit.
     factors_: Sequence[tuple[int, float]] = ()
     marked_ = False
+    # And they do not know what they were fitted on.
+    frequencies_: Sequence[Frequency] = ()
+    missing_: float | None = None
+    too_few_: int | None = None
 
     def __init__(
         self,
@@ -141,7 +154,7 @@ class Detector(Estimator):
         check_observed(panel)
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
-        self.seed_ = draw_seed(self.random_state)
+        self.seed_ = draw_seed(self.random_state, checkpoint)
         lengths = [len(system.times) for system in panel.systems]
         self.context_ = int(self.context or min(LONGEST_CONTEXT, max(1, max(lengths) // 4)))
         training, validation = split_in_time(lengths, self.context_, self.validation_share)
@@ -149,6 +162,8 @@ class Detector(Estimator):
         usual = [(0 if begin == end else begin, end) for begin, end in validation]
         _check_part(panel, training, "train", set(panel.variables))
         self.variables_in_ = panel.variables
+        self.shortest_ = min(self.context_, *lengths)
+        self.missing_ = _missing_share(panel, self.context_)
         ends = [end for _, end in training]
         # Also of a sensor that begins in the held-out part. A single reading does not tell that one
         # stands still: it counts as new.
@@ -177,6 +192,7 @@ class Detector(Estimator):
             train_windows = covering_starts(lengths, self.context_)
         if len(held_out) == 0:
             held_out = train_windows
+        self.frequencies_ = find_steps(panel, train_windows)
         task = self._build_task(systems, train_windows, thin(held_out, 512))
         windows_at_once = min(32, max(8, ROWS_PER_STEP // panel.widest))
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
@@ -184,14 +200,17 @@ class Detector(Estimator):
         self._write_report(panel, task, outcome)
         return self
 
-    def score(self, data: Any, *, per_variable: bool = False, **columns: Hashable) -> Any:
+    def score(
+        self, data: Any, y: Any = None, *, per_variable: bool = False, **columns: Hashable
+    ) -> Any:
         """How odd each moment is, in the form the data came in; 1 is usual, less for few variables.
 
         With `per_variable`, how odd each variable is at each moment: who is to blame. NaN where
-        nothing was observed.
+        nothing was observed. `y` is ignored; scikit-learn gives it.
         """
         self._check_fitted()
-        panel = self._read(read_panel, data, columns)
+        check_ignored(y)
+        panel = self._read_at_known_step(data, columns)
         scores = self.score_panel(panel)
         return write_scores(panel, scores.each if per_variable else scores.moments, name="score")
 
@@ -205,11 +224,80 @@ class Detector(Estimator):
         return Scores(self._combine_each(each, systems), rows)
 
     def predict(self, data: Any, **columns: Hashable) -> Any:
-        """Whether each moment is an anomaly: its score above `threshold_`."""
+        """Whether each moment is an anomaly: its score above `threshold_`.
+
+        A warning says where the held-out moments of `fit` were too few to tell the share asked for.
+        """
         self._check_fitted()
-        panel = self._read(read_panel, data, columns)
+        panel = self._read_at_known_step(data, columns)
+        if self.too_few_ is not None:
+            warnings.warn(
+                f"{self.too_few_} held-out moments cannot tell a `contamination` as small as was "
+                "asked for: the threshold is the highest of their scores, and more moments may "
+                "ring. Fit on more data, or with a larger `validation_share`.",
+                stacklevel=2,
+            )
         alarms = [one > self.threshold_ for one in self.score_panel(panel).moments]
         return write_scores(panel, alarms, name="anomaly")
+
+    @property
+    def known_steps(self) -> dict[str, Any]:
+        """What `read_panel` takes to read the few rows that tell no step at that of `fit`.
+
+        Of many rows it would make gaps, which are as far from ordinary as another step.
+        """
+        return {"frequencies": self.frequencies_, "finer": 1}
+
+    def _read_at_known_step(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        panel = self._read(partial(read_panel, **self.known_steps), data, columns)
+        if panel is not data:  # otherwise whoever read it may ask
+            self.warn_unlike_fit(panel, stacklevel=4)
+        return panel
+
+    def warn_unlike_fit(self, panel: Panel, *, stacklevel: int = 2) -> None:
+        """Say where ordinary moments may ring because the data is not of the kind `fit` had.
+
+        `score` and `predict` say it of data that they read themselves.
+        """
+        said = []
+        other = self._unlike_steps(panel)
+        if other:
+            known = ", ".join(map(str, self.frequencies_))
+            said.append(
+                f"Time stamps are {', '.join(other)} apart, and the model was fitted at a step of "
+                f"{known}: to it, ordinary moments may look odd. Give rows at that step, or fit at "
+                "this one."
+            )
+        short = sum(len(system.times) < self.shortest_ for system in panel.systems)
+        if short:
+            said.append(
+                f"{short} of {len(panel.systems)} systems have fewer than {self.shortest_} time "
+                "steps, and none had in `fit`: ordinary moments may ring more often than "
+                "`contamination` says. Give earlier rows with them."
+            )
+        missing = _missing_share(panel, self.context_)
+        if self.missing_ is not None and missing > 2 * self.missing_ + MANY_GAPS:
+            said.append(
+                f"{missing:.0%} of the readings are missing, and {self.missing_:.0%} were in "
+                "`fit`: ordinary moments may ring more often than `contamination` says. Fit on "
+                "data with as many gaps."
+            )
+        for words in said:
+            warnings.warn(words, stacklevel=stacklevel)
+
+    def _unlike_steps(self, panel: Panel) -> list[str]:
+        """The steps of the data that are none of those of `fit`, where both are of time."""
+        if panel.form.time.only_counts:
+            return []
+        steps = {system.frequency for system in panel.systems if system.frequency is not None}
+        known = {one.unit == "step" for one in self.frequencies_}
+        other = [
+            step
+            for step in steps
+            if (step.unit == "step") in known
+            and not any(step.is_like(one) for one in self.frequencies_)
+        ]
+        return sorted({str(step) for step in other})
 
     def _check_settings(self) -> None:
         check_count("epochs", self.epochs, 0)
@@ -273,7 +361,7 @@ class Detector(Estimator):
         # that stood still, once it has moved for good, must leave others a say.
         least = np.where(moving, max(1e-3 * overall, 1e-12), overall)
         self.usual_ = dict(zip(names, np.maximum(errors, least).tolist(), strict=True))
-        self.usual_[""] = overall
+        self.overall_ = overall
         each = self._in_usual(squares, systems)
         self.factors_ = self._calibrate_groups(held_out, each)
         combined = self._combine_each(each, held_out)
@@ -284,6 +372,9 @@ class Detector(Estimator):
         ]
         # Without any, it lies between what is usual, 1, and a move, 100.
         self.threshold_ = self._find_threshold(told) if moving.any() else MOVE
+        count = sum(int(np.isfinite(one).sum()) for one in told)
+        too_few = bool(moving.any()) and self.contamination * count < 1
+        self.too_few_ = count if too_few else None
 
     def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
         """What the asked share of moments lies above; 0 if there are none."""
@@ -358,7 +449,7 @@ class Detector(Estimator):
         """Errors in units of what is usual for each variable."""
         scores = []
         for one, system in zip(errors, systems, strict=True):
-            usual = np.array([self.usual_.get(n, self.usual_[""]) for n in system.names])
+            usual = np.array([self.usual_.get(n, self.overall_) for n in system.names])
             scores.append(one / usual[:, None])
         return scores
 
@@ -395,15 +486,18 @@ class Detector(Estimator):
             count += int(observed.sum())
         self.errors_ = {name: total / max(count, 1) for name, total in sums.items()}
         weights = sum(parameter.numel() for parameter in self.network_.parameters())
-        above = f"at most {100 * self.contamination:g} % of the held-out moments lie"
+        share = f"{100 * self.contamination:g} %"
+        meaning = f"at most {share} of the held-out moments lie above it"
+        if self.too_few_ is not None:
+            meaning = f"the highest of {self.too_few_} held-out moments, too few to tell {share}"
         if not self._moved():
-            above = "nothing moves, and any move lies"
+            meaning = "nothing moves, and any move lies above it"
         self.report_ = [
             f"data      {describe_data(panel)}",
             f"windows   {len(task.train):,} to train, {len(task.validation):,} to validate; "
             f"context {self.context_}",
             f"network   {self.preset}, {describe_training(outcome, weights)}",
-            f"threshold {self.threshold_:.3g}: {above} above it",
+            f"threshold {self.threshold_:.3g}: {meaning}",
             "errors    squared, of telling hidden stretches of the validation windows",
             *table({name: (error,) for name, error in self.errors_.items()}, ("MSE",)),
             verdict(self.errors_, MODEL),
@@ -414,11 +508,19 @@ class Detector(Estimator):
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "threshold": self.threshold_, "usual": self.usual_}
         facts |= {"levels": self.levels_, "factors": self.factors_, "marked": self.marked_}
+        facts |= {"overall": self.overall_, "shortest": self.shortest_, "missing": self.missing_}
+        facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
+        facts |= {"too_few": self.too_few_}
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
-        self.usual_ = facts["usual"]
+        self.usual_ = dict(facts["usual"])
+        # Models saved before kept it under the empty name.
+        self.overall_ = facts["overall"] if "overall" in facts else self.usual_.pop("")
+        self.shortest_ = facts.get("shortest", self.context_)
+        self.missing_, self.too_few_ = facts.get("missing"), facts.get("too_few")
+        self.frequencies_ = tuple(restore_step(one) for one in facts.get("frequencies", ()))
         self.levels_ = facts.get("levels")  # the first models were saved without these three
         self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
         self.marked_ = facts.get("marked", False)
@@ -447,6 +549,21 @@ def _read_twice(panel: Panel) -> set[str]:
         for system in panel.systems
         for row in np.flatnonzero(system.observed.sum(-1) > 1).tolist()
     }
+
+
+def _missing_share(panel: Panel, context: int) -> float:
+    """The share of readings that are missing where a variable has any within a context.
+
+    One that is dead for as long is no gap: it changes nothing of the others.
+    """
+    seen = entries = 0
+    for system in panel.systems:
+        steps = len(system.times)
+        starts = np.arange(0, steps, context)
+        counts = np.add.reduceat(system.observed, starts, axis=1, dtype=np.int64)
+        seen += int(counts.sum())
+        entries += int(((counts > 0) * np.diff(starts, append=steps)).sum())
+    return 1 - seen / max(entries, 1)
 
 
 def _most_groups(moving: np.ndarray, size: int) -> int:

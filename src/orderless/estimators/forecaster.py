@@ -1,7 +1,6 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -22,7 +21,6 @@ from orderless.data import (
     read_panel,
     write_forecast,
 )
-from orderless.data.frequency import UNITS, is_exact
 from orderless.data.reading import FINER
 from orderless.errors import SettingError
 from orderless.estimators.backtest import (
@@ -43,13 +41,35 @@ from orderless.estimators.base import (
     draw_seed,
 )
 from orderless.estimators.baselines import POOLED, Ridges, fit_ridges, naive, seasonal_naive
-from orderless.estimators.conformal import ErrorTable, column_endings, fit_error_table
-from orderless.estimators.forecasting_task import QUANTILE_LOSS, Errors, ForecastingTask
+from orderless.estimators.conformal import (
+    CALM,
+    ErrorTable,
+    column_endings,
+    fit_error_table,
+    width_of,
+)
+from orderless.estimators.forecasting_task import (
+    QUANTILE_LOSS,
+    Errors,
+    ForecastingTask,
+    Judge,
+    rows_of,
+)
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
-from orderless.estimators.preparation import Prepared, prepare, scales_of_fit, stack
+from orderless.estimators.preparation import (
+    Prepared,
+    learn_usual_spreads,
+    prepare,
+    scales_of_fit,
+    stack,
+    stack_facts,
+    stood_still,
+    usual_spreads,
+)
 from orderless.estimators.report import describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
+from orderless.estimators.steps import find_steps, restore_step
 from orderless.estimators.threads import threads_for
 from orderless.nn import ForecastingNetwork, LinearForecast, NetworkConfig
 from orderless.training import LOSSES, Outcome
@@ -104,6 +124,7 @@ class Forecaster(Estimator):
     """
 
     frequencies_: Sequence[Frequency] = ()  # the first models knew none
+    usual_spreads_: Mapping[str, float] | None = None  # nor these
 
     def __init__(
         self,
@@ -161,14 +182,15 @@ class Forecaster(Estimator):
         panel = read_panel(data, time=time, variable=variable, value=value, group=group)
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
-        self.seed_ = draw_seed(self.random_state)
+        self.seed_ = draw_seed(self.random_state, checkpoint)
         self.horizon_, self.quantiles_ = int(self.horizon), self._find_quantiles()
         windows = self._cut_windows(panel)
         self.context_ = windows.context
-        self.frequencies_ = _find_frequencies(panel, windows)
+        self.frequencies_ = find_steps(panel, windows.train)
         self.variables_in_ = panel.variables
         self.scales_ = scales_of_fit(panel, windows.ends)
-        systems = [prepare(one, self.scales_, last=len(one.times)) for one in panel.systems]
+        self.usual_spreads_ = learn_usual_spreads(panel, windows.ends)
+        systems = [self._prepare(one, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
             [one.values for one in systems],
@@ -176,13 +198,15 @@ class Forecaster(Estimator):
             device=choose_device(self.device),
         )
         config = build_network_config(self.preset, self.context_, self.network)
-        task, ridges = self._start(config, series, windows)
+        changes = stack_facts([~one.still for one in systems]).to(series.flat.device)
+        judge = Judge(series, changes, self.context_, self.horizon_)
+        task, ridges = self._start(config, judge, windows)
         windows_at_once = min(64, max(FEWEST_WINDOWS, ROWS_PER_STEP // panel.widest))
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
         self.blend_ = self._choose_blend(task, outcome)
         self.network_.set_blend(self.blend_)
-        self.error_table_ = self._calibrate(task, windows, systems)
-        self._write_report(panel, task, windows, ridges, outcome)
+        self.error_table_ = self._calibrate(judge, windows, systems)
+        self._write_report(panel, judge, windows, ridges, outcome)
         return self
 
     def predict(
@@ -305,7 +329,7 @@ class Forecaster(Estimator):
         )
 
     def _start(
-        self, config: NetworkConfig, series: Series, windows: ForecastingWindows
+        self, config: NetworkConfig, judge: Judge, windows: ForecastingWindows
     ) -> tuple[ForecastingTask, Ridges]:
         """The network at its linear start, centred by what does best on the selection windows.
 
@@ -313,10 +337,9 @@ class Forecaster(Estimator):
         that the user has chosen is kept.
         """
         chosen = "center" in (self.network or {}) or not config.skip
-        starts = []
-        for center in (config.center,) if chosen else CENTERS:
-            ridges = fit_ridges(
-                series,
+        starts = {
+            center: fit_ridges(
+                judge.series,
                 windows.train,
                 windows.selection,
                 self.context_,
@@ -324,29 +347,25 @@ class Forecaster(Estimator):
                 center=center,
                 scale=config.scale,
             )
-            task = self._build_task(replace(config, center=center), series, windows, ridges)
-            starts.append((task, ridges))
-        first, _ = starts[0]
+            for center in ((config.center,) if chosen else CENTERS)
+        }
 
-        def error(start: tuple[ForecastingTask, Ridges]) -> float:
-            task, ridges = start
-            linear = ridges.coupled if config.coupled else ridges.own
-            return first.compare(task.errors(windows.selection, _linear(linear)))
+        def errors(linear: LinearForecast) -> Errors:
+            return judge.errors(windows.selection, _linear(linear))
 
-        return min(starts, key=error)
+        def best(ridges: Ridges) -> LinearForecast:
+            return ridges.coupled if config.coupled else ridges.own
 
-    def _build_task(
-        self, config: NetworkConfig, series: Series, windows: ForecastingWindows, ridges: Ridges
-    ) -> ForecastingTask:
-        module = self._draw_network(config).to(series.flat.device)
+        reference = errors(next(iter(starts.values())).own)
+        center = min(starts, key=lambda one: errors(best(starts[one])).relative_to(reference))
+        ridges = starts[center]
+        module = self._draw_network(replace(config, center=center)).to(judge.series.flat.device)
         if config.skip:
-            module.start_from(ridges.coupled if config.coupled else ridges.own)
+            module.start_from(best(ridges))
         task = ForecastingTask(
-            module, series, windows.train, windows.selection, self.loss, Errors(1.0, 1.0)
+            module, judge, windows.train, windows.selection, self.loss, errors(ridges.own)
         )
-        start = task.errors(windows.selection, _linear(ridges.own))
-        task.reference = Errors(max(start.mae, 1e-9), max(start.mse, 1e-9))
-        return task
+        return task, ridges
 
     def _build_network(self, config: NetworkConfig) -> ForecastingNetwork:
         return ForecastingNetwork(config, self.context_, self.horizon_, quantiles=self.quantiles_)
@@ -360,7 +379,7 @@ class Forecaster(Estimator):
             return 0.0
         # Sums over the same entries for every blend: no need to divide by their number.
         sums = torch.zeros(len(BLENDS), 2, dtype=torch.float64)
-        for batch, masks in task.batches(task.selection):
+        for batch, masks in task.judge.batches(task.selection):
             forecast = self.network_(batch.values, *masks)
             added = forecast.point - forecast.linear
             for row, blend in enumerate(BLENDS):
@@ -368,32 +387,30 @@ class Forecaster(Estimator):
                 error = torch.where(batch.target_observed, error, 0.0)
                 sums[row, 0] += error.abs().sum().double().cpu()
                 sums[row, 1] += error.square().sum().double().cpu()
-        scores = [task.compare(Errors(mae, mse)) for mae, mse in sums.tolist()]
+        scores = [Errors(mae, mse).relative_to(task.reference) for mae, mse in sums.tolist()]
         return BLENDS[int(np.argmin(scores))]
 
     def _calibrate(
-        self, task: ForecastingTask, windows: ForecastingWindows, systems: Sequence[Prepared]
+        self, judge: Judge, windows: ForecastingWindows, systems: Sequence[Prepared]
     ) -> ErrorTable:
-        """Without variables that never change, which would make the others seem surer."""
-        changes = torch.zeros_like(task.series.members)
-        for row, one in enumerate(systems):
-            changes[row, : len(one.names)] = torch.from_numpy(~one.still)
-        changing = changes[windows.calibration[:, 0].to(changes.device)]
+        """The errors on the calibration windows, each in units of the width of its forecast."""
+        usual = _stack_usual(systems, judge.changes.device)
+        assert usual is not None
+        usual = rows_of(usual, windows.calibration, None)
         errors, observed = [], []
-        for batch, masks in task.batches(windows.calibration):
-            forecast = self._run(batch.values, *masks)
-            errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
-            counts, changing = changing[: len(batch.values)], changing[len(batch.values) :]
+        for batch, masks in judge.batches(windows.calibration):
+            here, usual = usual[: len(batch.values)], usual[len(batch.values) :]
             if batch.variables is not None:
-                counts = counts.gather(1, batch.variables)
-            known = batch.target_observed & (counts & batch.observed.any(-1)).unsqueeze(-1)
-            observed.append(known.cpu().numpy())
+                here = here.gather(1, batch.variables)
+            forecast = self._run(batch.values, *masks, usual=here)
+            errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
+            observed.append(batch.target_observed.cpu().numpy())
         return fit_error_table(np.concatenate(errors), np.concatenate(observed))
 
     def _write_report(
         self,
         panel: Panel,
-        task: ForecastingTask,
+        judge: Judge,
         windows: ForecastingWindows,
         ridges: Ridges,
         outcome: Outcome,
@@ -411,7 +428,7 @@ class Forecaster(Estimator):
             del rivals["coupled ridge"]
         past = {"seasonal naive": max(self.context_, self.season_)}
         errors = {
-            name: task.errors(windows.calibration, run, past.get(name))
+            name: judge.errors(windows.calibration, run, past.get(name))
             for name, run in rivals.items()
         }
         self.errors_ = {name: asdict(error) for name, error in errors.items()}
@@ -449,7 +466,7 @@ class Forecaster(Estimator):
         So it is of a single reading of what `fit` did not see: 1 would be another in metres than in
         miles.
         """
-        past = prepare(system, self.scales_, last=self.context_, end=end)
+        past = self._prepare(system, last=self.context_, end=end)
         order, _ = canonical_order(system.variables)
         unseen = np.array([name not in self.scales_ for name in past.names])
         lost = unseen & (system.observed[order, :end].sum(-1) == 1)
@@ -457,6 +474,29 @@ class Forecaster(Estimator):
             return past
         scale = np.where(lost[:, None], np.nan, past.scaler.scale)
         return replace(past, scaler=replace(past.scaler, scale=scale))
+
+    def _prepare(self, system: System, last: int, end: int | None = None) -> Prepared:
+        """The system ready for the network, and how much its variables vary as a rule.
+
+        Those that do not have the scale of `fit` tell that by the history at hand.
+        """
+        past = prepare(system, self.scales_, last=last, end=end)
+        if self.usual_spreads_ is None:
+            return past
+        order, _ = canonical_order(system.variables)
+        scale = past.scaler.scale[:, 0]
+        usual = np.array([self.usual_spreads_.get(name, 0.0) for name in past.names])
+        of_fit = np.array([self.scales_.get(name, (0.0, 0.0))[1] for name in past.names])
+        rows = order[of_fit != scale]
+        usual[of_fit != scale] = usual_spreads(
+            system.values[rows, :end], system.observed[rows, :end]
+        )
+        usual /= scale
+        usual[usual == 0.0] = 1.0  # all changes lie at the ends
+        # What moves for the first time has the spread since then as its unit. That of the look-back
+        # is less where most of it stood still.
+        usual[stood_still(past.names, self.scales_)] = CALM**-0.5
+        return replace(past, usual=usual)
 
     def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
@@ -469,8 +509,9 @@ class Forecaster(Estimator):
             members = observed.any(-1)
             if not complete:
                 masks = observed.to(device), members.to(device)
+            usual = _stack_usual(some, device)
             with threads_for(len(values) * values.shape[1]):
-                found = self._run(values.to(device), *masks)
+                found = self._run(values.to(device), *masks, usual=usual)
             point = found.point.cpu()
             if not complete:
                 point = torch.where(members.unsqueeze(-1), point, torch.nan)
@@ -483,17 +524,27 @@ class Forecaster(Estimator):
 
     @torch.inference_mode()
     def _run(
-        self, values: Tensor, observed: Tensor | None = None, members: Tensor | None = None
+        self,
+        values: Tensor,
+        observed: Tensor | None = None,
+        members: Tensor | None = None,
+        usual: Tensor | None = None,
     ) -> "_Forecast[Tensor]":
-        """The forecast; without the network where the blend keeps nothing of it."""
+        """The forecast; without the network where the blend keeps nothing of it.
+
+        usual: [batch, variable], usual spreads; None in the first models, which were calibrated in
+        units of the spread in `fit`.
+        """
         network = self.network_
         if self.blend_ == 0.0 and network.linear is not None and not network.quantiles:
             point, quantiles = network.linear(values, observed, members), None
         else:
             point, _, quantiles = network(values, observed, members)
-        if quantiles is None:
+        if quantiles is not None:
+            return _Forecast(point, (quantiles[..., -1] - quantiles[..., 0]).clamp(min=NARROWEST))
+        if usual is None:
             return _Forecast(point, torch.ones_like(point[..., :1]))
-        return _Forecast(point, (quantiles[..., -1] - quantiles[..., 0]).clamp(min=NARROWEST))
+        return _Forecast(point, width_of(values, observed, usual))
 
     def _in_units(
         self,
@@ -518,6 +569,7 @@ class Forecaster(Estimator):
         facts |= {"horizon": self.horizon_, "quantiles": list(self.quantiles_)}
         facts |= {"calibration_errors": self.error_table_.count}
         facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
+        facts |= {"usual_spreads": self.usual_spreads_}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         return facts, tensors
 
@@ -528,7 +580,9 @@ class Forecaster(Estimator):
         self.horizon_ = facts.get("horizon", self.horizon)
         self.quantiles_ = tuple(facts.get("quantiles", self._find_quantiles()))
         # Without them, time stamps are read at the step that they tell by themselves.
-        self.frequencies_ = tuple(_restore_step(one) for one in facts.get("frequencies", ()))
+        self.frequencies_ = tuple(restore_step(one) for one in facts.get("frequencies", ()))
+        usual = facts.get("usual_spreads")
+        self.usual_spreads_ = usual and {name: float(spread) for name, spread in usual.items()}
         count = facts.get("calibration_errors")
         self.error_table_ = ErrorTable(
             tensors["error_table"].numpy(), None if count is None else int(count)
@@ -543,32 +597,10 @@ class _Forecast(NamedTuple, Generic[Array]):
     width: Array
 
 
-def _find_frequencies(panel: Panel, windows: ForecastingWindows) -> tuple[Frequency, ...]:
-    """The steps of the training windows, that of most of them first; none of rows only counted.
-
-    Systems too short for a window have no say: what their few rows tell may be chance.
-    """
-    if panel.form.time.only_counts:
-        return ()
-    counts: Counter[Frequency] = Counter()
-    for number, count in enumerate(np.bincount(windows.train[:, 0].numpy()).tolist()):
-        system = panel.systems[number]
-        step = system.frequency
-        # That of jittered stamps is a mean, at which no others lie for long.
-        if count and step is not None and is_exact(system.times, step):
-            counts[step] += count
-    distinct: list[Frequency] = []
-    for step in sorted(counts, key=lambda one: (-counts[one], one.count)):
-        if not any(step.is_like(one) for one in distinct):
-            distinct.append(step)
-    return tuple(distinct)
-
-
-def _restore_step(fact: Mapping[str, Any]) -> Frequency:
-    step = Frequency(**fact)
-    if step.unit not in UNITS or not step.count > 0:
-        raise ValueError(f"{fact} is no step of time")
-    return step
+def _stack_usual(systems: Sequence[Prepared], device: torch.device) -> Tensor | None:
+    """Usual spreads [system, variable]; None in the first models, which know none."""
+    known = [one.usual for one in systems if one.usual is not None]
+    return stack_facts(known).float().to(device) if known else None
 
 
 def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orderless.data import Form, Frequency, Panel, System
-from orderless.data.files import check_destination
+from orderless.data.destinations import check_destination
 from orderless.errors import DataError
 
 if TYPE_CHECKING:
@@ -109,13 +109,14 @@ def draw_anomalies(
 ) -> None:
     """Score and threshold over time, the variables to blame, and what those did.
 
-    Of several systems, the one with the highest score.
+    Of several systems that have all variables asked for, the one with the highest score.
     """
-    number = int(np.argmax([np.nanmax(one, initial=0.0) for one in scores.moments]))
+    highest = [np.nanmax(one, initial=0.0) for one in scores.moments]
+    number = max(systems_having(panel, variables or ()), key=highest.__getitem__)
     system, score, blame = panel.systems[number], scores.moments[number], scores.each[number]
     names = list(system.variables)
     if variables is not None:
-        rows = [_row(system, name) for name in variables]
+        rows = [names.index(name) for name in variables]
     else:
         rows = _most_blamed(score, blame, threshold)
     draw_blame(
@@ -127,6 +128,25 @@ def draw_anomalies(
         path,
         f" of {system.name}" if len(panel.systems) > 1 else "",
     )
+
+
+def systems_having(panel: Panel, variables: Sequence[str]) -> list[int]:
+    """The numbers of the systems that have all of these variables; an error where none has.
+
+    Best asked before the work whose result is to be drawn.
+    """
+    _check_names(panel, variables)
+    numbers = [
+        number
+        for number, system in enumerate(panel.systems)
+        if set(variables) <= set(system.variables)
+    ]
+    if not numbers:
+        raise DataError(
+            f"No system has all of the variables {', '.join(variables)}, and one picture shows one "
+            "system. Draw those of one system. Check --plot-variables."
+        )
+    return numbers
 
 
 def draw_outlooks(
@@ -280,10 +300,7 @@ def _choose(
     panel: Panel, variables: Sequence[str] | None, most: int = MOST_PANELS
 ) -> list[tuple[int, System, int]]:
     """The variables to draw: those asked for, else as many as fit, evenly over all."""
-    if variables is not None:
-        for name in variables:
-            if name not in panel.variables:
-                raise DataError(f"There is no variable {name!r} to draw. Check --plot-variables.")
+    _check_names(panel, variables or ())
     all_of_them = [
         (number, system, row)
         for number, system in enumerate(panel.systems)
@@ -294,10 +311,10 @@ def _choose(
     return [all_of_them[int(place)] for place in places]
 
 
-def _row(system: System, name: str) -> int:
-    if name not in system.variables:
-        raise DataError(f"There is no variable {name!r} to draw. Check --plot-variables.")
-    return system.variables.index(name)
+def _check_names(panel: Panel, variables: Sequence[str]) -> None:
+    for name in variables:
+        if name not in panel.variables:
+            raise DataError(f"There is no variable {name!r} to draw. Check --plot-variables.")
 
 
 def _most_blamed(score: np.ndarray, blame: np.ndarray, threshold: float) -> list[int]:

@@ -441,7 +441,7 @@ def _context(estimator: Any) -> int:
 
 def _read(estimator: Any, data: Any, columns: Mapping[str, Hashable], seed: int) -> Panel:
     read: Callable[..., Panel] = read_cases if isinstance(estimator, Classifier) else read_panel
-    if isinstance(estimator, Forecaster):
+    if isinstance(estimator, (Forecaster, Detector)):
         read = partial(read, **estimator.known_steps)
     if data is None:
         return _simulate(estimator, seed)
