@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -14,9 +15,13 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 def blocks(page, *languages):
-    """The fenced blocks of a page in these languages, in order: (language, text)."""
-    pattern = rf"^```({'|'.join(languages)})\n(.*?)^```"
-    return re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)
+    """The fenced blocks of a page in these languages, in order: (language, text).
+
+    Those of a list are indented, and count as well.
+    """
+    pattern = rf"^( *)```({'|'.join(languages)})\n(.*?)^\1```"
+    found = re.findall(pattern, page.read_text(), re.MULTILINE | re.DOTALL)
+    return [(language, dedent(text)) for _, language, text in found]
 
 
 def name(page):
@@ -113,6 +118,99 @@ def test_the_plant_table_is_that_of_its_record():
             parts = ("time", "sensors", "alone")
             means = [sum(row[part] for row in own) / len(own) for part in parts]
             assert f"| {model} | {' | '.join(f'{mean:.3f}' for mean in means)} |" in text
+
+
+def test_the_comparison_in_the_readme_is_that_of_the_report():
+    """Our figure and the best other stand side by side in the overview of the report."""
+    report = (ROOT / "results/report.md").read_text()
+    section = (ROOT / "README.md").read_text().split("## How it compares")[1].split("\n## ")[0]
+    shown = re.findall(r"^\| .+? \| ([\d.]+) \| (.+?) \|$", section, re.MULTILINE)
+    assert len(shown) == 4
+    assert not [pair for pair in shown if f"| {pair[0]} | {pair[1]} |" not in report]
+
+
+def test_what_coupling_costs_on_public_sets_is_that_of_the_cells():
+    """Coupled against uncoupled, in the rows of the long-term table under the protocol `fair`."""
+    rows = {}
+    for file in sorted((ROOT / "results/cells/long-term").glob("*-orderless-fair.json")):
+        pair = (file, file.with_name(file.name.replace("orderless", "orderless_uncoupled")))
+        seeds = [json.loads(one.read_text())["seeds"] for one in pair]
+        rows[tuple(file.name.split("-")[:2])] = [
+            sum(seed["test"]["mse"] for seed in own) / len(own) for own in seeds
+        ]
+    text = " ".join((ROOT / "README.md").read_text().split())
+
+    def change(*wanted):
+        chosen = [row for name, row in rows.items() if set(wanted) <= set(name)]
+        coupled, alone = (sum(part) for part in zip(*chosen, strict=True))
+        word = "better" if coupled < alone else "worse"
+        return f"{100 * abs(coupled / alone - 1):.1f} % {word}"
+
+    lower, higher = (
+        sum(sign * (coupled - alone) < 0 for coupled, alone in rows.values()) for sign in (1, -1)
+    )
+    assert f"over {len(rows)} rows" in text
+    assert f"is {change()} than the one without" in text
+    assert f"lower in {lower} rows and higher in {higher}" in text
+    assert f"between {change('ETTm2')} (ETTm2) and {change('Exchange')} (Exchange)" in text
+    assert f"ETTh2 {change('ETTh2')}" in text
+    assert f"{change('Weather', '720')} (Weather 720)" in text
+    assert f"{change('Exchange', '336')} (Exchange 336)" in text
+
+
+def test_the_gpu_figures_are_those_of_their_record():
+    page = ROOT / "docs/concepts/gpu_figures.md"
+    text = page.read_text()
+    (record,) = set(re.findall(r"\((\S+scan_gpu_\w+\.json)\)", text))
+    found = json.loads((page.parent / record).read_text())
+
+    def ms(name):
+        return found[name]["median_ms"]
+
+    def both(kind, digits, sizes=""):
+        alone, field = (ms(f"{kind} {coupling}{sizes}") for coupling in ("none", "field"))
+        return f"| {alone:.{digits}f} ms | {field:.{digits}f} ms |"
+
+    field = ms("forward bf16 field")
+    ordered = found["ordered bf16 forward"]
+    calls = found["first call"]
+    rows = [
+        f"| forward, bf16 {both('forward bf16', 3)}",
+        f"| forward and backward, bf16 {both('training bf16', 2)}",
+        f"| forward and backward, fp32 {both('training fp32', 2)}",
+        f"forward and backward, bf16 {both('training bf16', 2, ' (32, 321, 64, 128, 16)')}",
+        f"forward and backward, bf16 {both('training bf16', 3, ' (32, 7, 64, 64, 16)')}",
+        f"| feedback | {ms('forward bf16 feedback'):.3f} ms | "
+        f"{ms('forward bf16 feedback') / field:.2f} |",
+    ]
+    for precision in ("bf16", "fp32"):
+        eight = ms(f"training {precision} none, 8 states")
+        rows.append(f"| forward and backward, 8 states, {precision} | {eight:.2f} ms |")
+    shares = [
+        found[f"forward bf16 {kind}"]["share_of_copy_bandwidth"] for kind in ("none", "field")
+    ]
+    rows.append(f"share of copy bandwidth | {shares[0]:.0%} | {shares[1]:.0%} |".replace("%", " %"))
+    for launches in ordered.values():
+        rows.append(f"| {launches['median_ms']:.2f} ms | {launches['median_ms'] / field:.1f} |")
+    for variables in (64, 128, 512, 862):
+        own = [found[f"training {kind} none, {variables} variables"] for kind in ("bf16", "fp32")]
+        busy, clock = (
+            [one[key] for one in own] for key in ("sustained_us_per_variable", "us_per_variable")
+        )
+        entries = (f"{busy[0]:.2f}", f"{busy[1]:.1f}", f"{clock[0]:.2f}", f"{clock[1]:.1f}")
+        rows.append(f"| {variables} | {' | '.join(entries)} |")
+    for variables in (8, 32, 64):
+        for time in (16_384, 131_072):
+            sizes = (1, variables, time, 64, 16)
+            forth, back = (f"{kind} bf16 none {sizes}" for kind in ("forward", "training"))
+            bound = round(found[forth]["times_the_bandwidth_bound"], 1)
+            verdict = "met" if bound <= 2 else "missed"
+            entries = (f"{ms(forth):.3f} ms", f"{bound}", verdict, f"{ms(back):.2f} ms")
+            rows.append(f"| {variables}, {time:,} | {' | '.join(entries)} |")
+    for (when, times), digits in zip(calls.items(), (1, 2), strict=True):
+        entries = (f"{times[key]:.{digits}f}" for key in ("forward_s", "forward_and_backward_s"))
+        rows.append(f"| {when} | {' | '.join(entries)} |")
+    assert not [row for row in rows if row not in text]
 
 
 def test_every_page_can_be_reached_from_the_readme():

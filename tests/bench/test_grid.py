@@ -4,7 +4,7 @@ import pytest
 from bench_data import write_cases, write_exchange
 
 from orderless.bench import records
-from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
+from orderless.bench.grid import Grid, build_grid, rank
 from orderless.bench.published import THE_PAPER
 from orderless.bench.records import Outcome, SeedResult, write_result
 from orderless.bench.registry import (
@@ -25,6 +25,7 @@ from orderless.bench.report.explanations import ABOUT, explain
 from orderless.bench.report.overview import standings
 from orderless.bench.report.plots import draw
 from orderless.bench.report.words import notes, remarks, words_of
+from orderless.bench.rows import Figure, Row
 from orderless.cli import main
 
 
@@ -35,6 +36,10 @@ def write(results, table, dataset, model, protocol, *values, setting="all", note
     names = [metric.name for metric in find_table(table).metrics[protocol]]
     seeds = [SeedResult(seed, dict.fromkeys(names, value)) for seed, value in enumerate(values)]
     write_result(cell, Outcome(tuple(seeds), "sha256:0", note), results)
+
+
+def with_columns(table, *models):
+    return replace(find_table(table), models=models)
 
 
 def row(grid, label):
@@ -56,14 +61,14 @@ def test_equals_share_their_places():
 def test_higher_may_be_better():
     rows = [Row("one", {"a": Figure(80.0), "b": Figure(90.0)})]
     assert rank(rows, ACCURACY)[0] == {"a": 2, "b": 1}
-    grid = Grid("t", "T", "fair", ACCURACY, ("a", "b"), (), "", tuple(rows))
+    grid = Grid(with_columns("m4", "a", "b"), "fair", ACCURACY, tuple(rows))
     assert grid.best(rows[0]) == {"b"}
 
 
 def test_best_is_decided_at_the_printed_precision_and_not_alone():
     lone = Row("one", {"a": Figure(0.1), "b": Figure(None)})
     near = Row("two", {"a": Figure(0.1), "b": Figure(0.1002)})
-    grid = Grid("t", "T", "fair", MSE, ("a", "b"), (), "", (lone, near))
+    grid = Grid(with_columns("m4", "a", "b"), "fair", MSE, (lone, near))
     assert grid.best(lone) == set()
     assert grid.best(near) == {"a", "b"}
 
@@ -259,7 +264,7 @@ def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
 def test_a_drift_is_printed_with_its_power_of_ten_and_nobody_is_best():
     assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"
     line = Row("permuted", {"a": Figure(1.2e-6), "b": Figure(1.21e-6), "c": Figure(3e-2)})
-    grid = Grid("ordering", "T", "fair", DRIFT, ("a", "b", "c"), (), "", (line, line))
+    grid = Grid(with_columns("ordering", "a", "b", "c"), "fair", DRIFT, (line, line))
     # One rounding is no better than another.
     assert grid.best(line) == set()
     assert "10^{-6}" in draw(grid)
@@ -267,7 +272,7 @@ def test_a_drift_is_printed_with_its_power_of_ten_and_nobody_is_best():
 
 def test_a_figure_is_drawn_even_where_nothing_is_to_scale(folder, tmp_path):
     lone = Row("321 variables", {"a": Figure(3.0), "b": Figure(61.0)})
-    grid = Grid("flops", "T", "fair", OPERATIONS[0], ("a", "b"), (), "", (lone,))
+    grid = Grid(with_columns("flops", "a", "b"), "fair", OPERATIONS[0], (lone,))
     assert "61.00" in draw(grid)
     nothing = Row("as it comes", {"a": Figure(0.0), "b": Figure(None)})
     assert draw(replace(grid, rows=(nothing, nothing))) == ""

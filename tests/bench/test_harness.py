@@ -199,6 +199,17 @@ def test_nobody_to_do_the_work_is_an_error(tmp_path):
         run_cells([CELL], run, tmp_path, jobs=0)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there is no umask")
+def test_a_result_may_be_read_by_those_whom_the_umask_lets(tmp_path):
+    for mask, mode in ((0o027, 0o640), (0o002, 0o664)):
+        before = os.umask(mask)
+        try:
+            run_cells([CELL], run, tmp_path, again=True, say=quietly)
+        finally:
+            os.umask(before)
+        assert path_of(CELL, tmp_path).stat().st_mode & 0o777 == mode
+
+
 def test_a_damaged_result_says_so(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")

@@ -18,6 +18,7 @@ from orderless.metrics import (
     range_f1,
     vus_pr,
 )
+from orderless.metrics.anomaly import point_adjust
 
 WITH_ALARM = [point_f1, point_adjusted_f1, affiliation_f1, range_f1]
 WITH_SCORE = [auc_pr, vus_pr]
@@ -66,8 +67,20 @@ def test_point_adjustment_marks_whole_segments_and_nothing_else(case):
         if any(alarm[start:end]):
             for step in range(start, end):
                 adjusted[step] = True
+    np.testing.assert_array_equal(point_adjust(labels, alarm), adjusted)
     expected = reference.f1_score(labels, adjusted, zero_division=0)
     assert point_adjusted_f1(labels, alarm) == pytest.approx(expected)
+
+
+def test_one_hit_marks_its_segment_and_no_other():
+    labels = np.array([1, 1, 0, 1, 1, 1, 0, 1], bool)
+    alarm = np.array([0, 0, 1, 0, 1, 0, 0, 0], bool)
+    assert point_adjust(labels, alarm).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
+
+
+def test_point_adjustment_without_an_anomaly_is_the_alarm_itself():
+    alarm = np.array([0, 1, 1, 0], bool)
+    np.testing.assert_array_equal(point_adjust(np.zeros(4, bool), alarm), alarm)
 
 
 @settings(max_examples=100)

@@ -72,6 +72,18 @@ def test_distance_is_zero_for_the_form_itself_and_one_for_what_shares_nothing_wi
     assert distance_to_canonical_form(torch.zeros_like(identity), n_variables) == 0.0
 
 
+def test_distance_is_that_of_the_numbers_whatever_their_kind_and_size():
+    matrix = torch.tensor([[2, 1, 0], [0, 2, 1], [1, 0, 3]])
+    expected = distance_to_canonical_form(matrix.double(), 3)
+    assert 0 < expected < 1
+    assert distance_to_canonical_form(matrix, 3) == expected
+    assert nearest_canonical_form(matrix, 1).eigenvalues().isfinite().all()
+    for size in (1e200, 1e-200, 1.7e308 / 3):
+        assert distance_to_canonical_form(size * matrix.double(), 3) == pytest.approx(expected)
+    huge = 1e20 * matrix.float()
+    assert distance_to_canonical_form(huge, 3) == pytest.approx(expected, rel=1e-6)
+
+
 def test_sizes_that_do_not_divide_are_named():
     with pytest.raises(ShapeError, match="5 rows and `n_variables` is 2"):
         nearest_canonical_form(torch.eye(5), 2)

@@ -7,7 +7,7 @@ from torch import nn
 
 from orderless.errors import NothingToCertify, ValueRangeError
 from orderless.nn import VI2DSSM
-from orderless.ops import Generator
+from orderless.ops import FullGenerator, Generator
 from orderless.theory import certify
 
 
@@ -98,6 +98,11 @@ def test_what_cannot_be_certified_is_an_error_in_words():
         certify(nn.Linear(2, 2), 3)
     with pytest.raises(ValueRangeError, match="`n_variables` is 0"):
         certify(Layer("none", rates(-1.0, -0.5, 0.0)), 0)
+    with pytest.raises(ValueRangeError, match=r"`n_variables` is 2\.5; .* whole number"):
+        certify(Layer("none", rates(-1.0, -0.5, 0.0)), 2.5)
+    full = FullGenerator(*rates(-1.0, -0.5, 0.0), torch.zeros(1, 1))
+    with pytest.raises(NothingToCertify, match="v drives h as well"):
+        certify(Layer("feedback", rates(-1.0, -0.5, 0.0), full), 2)
     with pytest.raises(ValueRangeError, match="`smallest_step` is 0"):
         certify(Layer("none", rates(-1.0, -0.5, 0.0)), 1, smallest_step=0.0)
 

@@ -15,7 +15,7 @@ from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from toy import Toy, settings
 
-from orderless.errors import DtypeError, ModelFileError, ValueRangeError
+from orderless.errors import DtypeError, ModelFileError, SettingError
 from orderless.training import TrainingConfig, loop, train
 from orderless.training.checkpoints import FILE_NAME, load_checkpoint
 
@@ -232,7 +232,7 @@ def test_asking_for_a_missing_device_is_an_error():
     "wrong", [{"epochs": -1}, {"learning_rate": 0.0}, {"precision": "int4"}, {"warmup": 1.0}]
 )
 def test_settings_that_no_run_could_follow_are_refused(wrong):
-    with pytest.raises(ValueRangeError, match=next(iter(wrong))):
+    with pytest.raises(SettingError, match=next(iter(wrong))):
         TrainingConfig(**wrong)
 
 

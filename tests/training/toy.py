@@ -17,7 +17,6 @@ from orderless.training.losses import mse
 class Toy:
     """Sixty-four points of a line, gathered by index."""
 
-    slow_parameters = ("1.bias",)
     fingerprint = "toy"
 
     def __init__(self, pause: float = 0.0) -> None:

@@ -4,7 +4,6 @@ A run that is killed loses the cells that were under way and nothing else: the s
 continues with what is missing. A cell that fails does not stop the others.
 """
 
-import tempfile
 from collections.abc import Callable, Collection, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from orderless.bench.config import CellConfig
 from orderless.bench.records import find_result, path_of
 from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
+from orderless.training.checkpoints import make_folder
 
 Say = Callable[[str], None]
 
@@ -81,15 +81,10 @@ def run_cells(
 
 
 def _make_places(places: Collection[Path]) -> None:
-    """Make the folders of the results before the work, which is lost where nothing can be written.
-
-    The system is asked by trying: what it says of permissions is not all that it may refuse.
-    """
+    """Make the folders of the results before the work, which would have nowhere to go."""
     for place in places:
         try:
-            place.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=place):
-                pass
+            make_folder(place)
         except OSError as error:
             raise SettingError(
                 f"Results cannot be written to {place}: {error.strerror}. Name another folder."

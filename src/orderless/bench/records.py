@@ -5,7 +5,6 @@ import os
 import platform
 import statistics
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import Any
 from orderless import __version__
 from orderless.bench.config import CellConfig
 from orderless.errors import DataError
+from orderless.training.checkpoints import write_atomically
 
 PACKAGES = ("torch", "numpy", "triton", "aeon", "neuralforecast")
 
@@ -82,23 +82,8 @@ def write_result(config: CellConfig, outcome: Outcome, folder: Path) -> Path:
         "machine": describe_machine(),
     }
     path = path_of(config, folder)
-    write_text(path, json.dumps(record, indent=1) + "\n")
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        # mkstemp makes files that only their owner may read; a result is an ordinary file.
-        Path(draft).chmod(0o644)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
 
 
 def read_result(path: Path) -> CellResult:

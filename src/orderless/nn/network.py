@@ -63,7 +63,7 @@ class VI2DMamba(nn.Module):
         """Features of every variable and token."""
         _check(values, present, members)
         observed = None if present is None else self._cut(present).any(-1)
-        x = self._embed(values, _known(values, present, hidden), members)
+        x = self._embed(values, without_hidden(present, hidden), members)
         if identity is not None:
             x = x + identity.unsqueeze(2)
         for block in self.blocks:
@@ -93,7 +93,8 @@ class VI2DMamba(nn.Module):
         return cut_patches(x, self.config.patch, self.config.stride)
 
 
-def _known(values: Tensor, present: Tensor | None, hidden: Tensor | None) -> Tensor | None:
+def without_hidden(present: Tensor | None, hidden: Tensor | None) -> Tensor | None:
+    """What is present and not withheld; None where that is everything."""
     if hidden is None:
         return present
     return ~hidden if present is None else present & ~hidden

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.nn.config import NetworkConfig
-from orderless.nn.network import VI2DMamba
+from orderless.nn.network import VI2DMamba, without_hidden
 from orderless.nn.normalization import normalize
 from orderless.nn.patches import join_patches
 from orderless.ops import presence
@@ -37,9 +37,7 @@ class ReconstructionNetwork(nn.Module):
     ) -> Tensor:
         """The reconstruction of every value."""
         config = self.config
-        known = presence(members, present)
-        if hidden is not None:
-            known = ~hidden if known is None else known & ~hidden
+        known = without_hidden(presence(members, present), hidden)
         values, center, scale = normalize(x, known, center=config.center, scale=config.scale)
         tokens, _ = self.body(values, present, members, hidden=hidden)
         values = join_patches(self.patch(tokens), x.shape[-1], config.stride)

@@ -40,15 +40,10 @@ class ScanCall:
 
     def facts(self) -> "CallFacts":
         """What the choice of a form may depend on."""
-        batch, variables, time, channels = self.x.shape
         return CallFacts(
             device=self.x.device.type,
             dtype=self.x.dtype,
-            batch=batch,
-            variables=variables,
-            time=time,
-            channels=channels,
-            heads=self.step.shape[-1],
+            time=self.x.shape[2],
             states=self.write.shape[-1],
             constant_in_time=all(
                 value is None or value.shape[axis] == 1
@@ -59,7 +54,6 @@ class ScanCall:
                     (self.field_write, 1),
                 )
             ),
-            feedback=self.mean_generator is not None,
             full_mean=isinstance(self.mean_generator, FullGenerator),
         )
 
@@ -70,15 +64,10 @@ class CallFacts:
 
     device: str
     dtype: torch.dtype
-    batch: int
-    variables: int
     time: int
-    channels: int
-    heads: int
     states: int
     constant_in_time: bool
-    feedback: bool
-    full_mean: bool = False
+    full_mean: bool
     """Whether the mean of h_v drives h_h: then the pair has no closed form."""
 
 

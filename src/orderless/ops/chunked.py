@@ -280,10 +280,10 @@ class _Work:
             dwrite = torch.bmm(dends, self.signal.mT.contiguous())
             if self.remembers:
                 dread = torch.bmm(_flat(self.starts), dout_t)
-        *below, top = range(len(self.borders))
-        dread, dwrite = self._unmultiply(top, dread, dwrite, dmatrix, dmatrix_t, dcarries)
-        for k in reversed(below):
+        for k in reversed(range(len(self.borders))):
             dread, dwrite = self._unmultiply(k, dread, dwrite, dmatrix, dmatrix_t, dcarries)
+        assert dread is not None
+        assert dwrite is not None
         dwrite = self._unflat(self._uncarry_write(0, dwrite, dcarries))
         dsignal = self._unflat(dsignal)
         _from_state(self._unflat(dread), dinputs.read)

@@ -134,7 +134,7 @@ def _not_one_tick(facts: CallFacts) -> str | None:
     return None if facts.time == 1 else f"it takes one time step, and x has {facts.time}"
 
 
-def _varies_in_time(facts: CallFacts) -> str | None:
+def _no_convolution(facts: CallFacts) -> str | None:
     if facts.constant_in_time:
         return _full_mean(facts)
     return "a convolution needs step, write, read and field_write with a time axis of size 1"
@@ -153,7 +153,7 @@ VI_SCAN = Operator(
     (
         Form("triton", triton.run, triton.refusal),
         _plain_form("step", reference.solve, _not_one_tick),
-        _plain_form("convolution", convolution.solve, _varies_in_time),
+        _plain_form("convolution", convolution.solve, _no_convolution),
         _plain_form("chunked", chunked.solve, _full_mean),
         _plain_form("reference", reference.solve, _never),
     ),

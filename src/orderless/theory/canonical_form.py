@@ -6,6 +6,7 @@ Out: the nearest matrix of the form I(x)own + 11'(x)shared, its distance, and it
 With vectors of size 1 the form is alpha I + beta 11'.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -69,11 +70,20 @@ def distance_to_canonical_form(matrix: Tensor, n_variables: int) -> float:
 
     0 when it commutes; 1 when nothing of it does. Frobenius norm.
     """
-    size = torch.linalg.norm(matrix).item()
-    if size == 0.0:
+    matrix = _as_numbers(matrix)
+    largest = matrix.abs().max().item() if matrix.numel() else 0.0
+    if largest == 0.0:
         return 0.0
+    # By a power of two, which changes no digit: the squares of 1e200 have no place in a float.
+    matrix = matrix / 2.0 ** (math.frexp(largest)[1] - 1)
     nearest = nearest_canonical_form(matrix, n_variables).matrix()
-    return torch.linalg.norm(matrix - nearest).item() / size
+    return torch.linalg.norm(matrix - nearest).item() / torch.linalg.norm(matrix).item()
+
+
+def _as_numbers(matrix: Tensor) -> Tensor:
+    """Whole numbers as float64, in which means and norms are taken."""
+    floating = matrix.is_floating_point() or matrix.is_complex()
+    return matrix if floating else matrix.to(torch.float64)
 
 
 def _blocks(matrix: Tensor, n_variables: int) -> Tensor:
@@ -86,4 +96,4 @@ def _blocks(matrix: Tensor, n_variables: int) -> Tensor:
             "every variable has a vector of the same size, so one must divide the other."
         )
     size = matrix.shape[0] // n_variables
-    return matrix.reshape(n_variables, size, n_variables, size).permute(0, 2, 1, 3)
+    return _as_numbers(matrix).reshape(n_variables, size, n_variables, size).permute(0, 2, 1, 3)

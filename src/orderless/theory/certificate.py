@@ -9,6 +9,7 @@ Theorem 3 splits the dynamics of all variables in two modes: deviations from the
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Protocol, runtime_checkable
 
 from torch import nn
@@ -152,8 +153,10 @@ def certify(model: nn.Module, n_variables: int, smallest_step: float | None = No
     `smallest_step` is the shortest step that will occur; it is needed for the margin of a single
     tick only, since a tick of length 0 changes nothing.
     """
-    if n_variables < 1:
-        raise ValueRangeError(f"`n_variables` is {n_variables}; a certificate needs at least one.")
+    if not isinstance(n_variables, Integral) or n_variables < 1:
+        raise ValueRangeError(
+            f"`n_variables` is {n_variables}; a certificate needs a whole number from 1 up."
+        )
     if smallest_step is not None and not smallest_step > 0.0:
         raise ValueRangeError(
             f"`smallest_step` is {smallest_step}; it must be positive, "

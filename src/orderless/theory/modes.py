@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from orderless.errors import ValueRangeError
-from orderless.ops.zero_order_hold import Generator, transition
+from orderless.errors import NothingToCertify, ValueRangeError
+from orderless.ops.zero_order_hold import FullGenerator, Generator, transition
 
 # The trapezoid rule on a logarithmic time axis: the integrand is analytic there in a strip of
 # half-width pi/2, so at this spacing the error is far below rounding.
@@ -93,6 +93,11 @@ def transition_norm(generator: Generator, time: Tensor) -> Tensor:
 
 
 def _as_blocks(generator: Generator) -> Generator:
+    if isinstance(generator, FullGenerator):
+        raise NothingToCertify(
+            "In a FullGenerator v drives h as well, and what is known of a mode is that of "
+            "[[h, 0], [vh, v]]. Give a Generator."
+        )
     return Generator(*(rate.detach().to("cpu", torch.float64).flatten() for rate in generator))
 
 

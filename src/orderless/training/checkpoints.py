@@ -42,14 +42,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, and see that it can be written to, before there is a run to lose.
+    """Make the folder, and see that it can be written to, before there is work to lose.
 
-    The system is asked by trying: what it says of permissions is not all that it may refuse.
+    The system is asked by trying: what it says of permissions is not all that it may refuse. What
+    it refuses is an OSError.
     """
-    with _refusal_in_words(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
@@ -59,12 +59,13 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, o
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
     }
     header = {"format": FORMAT, "facts": json.dumps(facts)}
-    with _refusal_in_words(folder):
+    with refusal_in_words(folder):
         write_atomically(folder / FILE_NAME, save(whole, metadata=header))
 
 
 @contextmanager
-def _refusal_in_words(folder: Path) -> Iterator[None]:
+def refusal_in_words(folder: Path) -> Iterator[None]:
+    """What the system refuses in here was the state of a run in this folder."""
     try:
         yield
     except OSError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orderless.errors import ValueRangeError
+from orderless.errors import SettingError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,10 +19,8 @@ class TrainingConfig:
     steps_per_epoch: int | None = None
     """Ends an epoch early, for data sets with more windows than a pass needs."""
     learning_rate: float = 1e-3
-    slow_factor: float = 0.1
-    """What the learning rate is multiplied with for the parameters that a task calls slow."""
     weight_decay: float = 1e-2
-    """For matrices only; biases, norms and slow parameters are never decayed."""
+    """For matrices only; biases and norms are never decayed."""
     warmup: float = 0.1
     """Share of all steps in which the learning rate rises from zero; then a cosine to zero."""
     clip: float = 1.0
@@ -55,7 +53,6 @@ class TrainingConfig:
             "batch_size": (self.batch_size >= 1, "1 or more"),
             "steps_per_epoch": (self.steps_per_epoch is None or self.steps_per_epoch >= 1, ">= 1"),
             "learning_rate": (self.learning_rate > 0, "positive"),
-            "slow_factor": (self.slow_factor >= 0, "0 or more"),
             "weight_decay": (self.weight_decay >= 0, "0 or more"),
             "warmup": (0 <= self.warmup < 1, "in [0, 1)"),
             "clip": (self.clip > 0, "positive"),
@@ -66,9 +63,7 @@ class TrainingConfig:
         }
         for name, (holds, expected) in limits.items():
             if not holds:
-                raise ValueRangeError(
-                    f"`{name}` is {getattr(self, name)!r}, and must be {expected}."
-                )
+                raise SettingError(f"`{name}` is {getattr(self, name)!r}, and must be {expected}.")
 
     def what_decides_the_result(self) -> dict[str, object]:
         """The settings that change the weights: a checkpoint is continued only if they agree."""

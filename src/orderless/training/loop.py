@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
@@ -20,7 +20,12 @@ from torch import Tensor, nn
 
 from orderless.errors import DtypeError, ModelFileError
 from orderless.training.averaging import WeightAverage
-from orderless.training.checkpoints import load_checkpoint, make_folder, save_checkpoint
+from orderless.training.checkpoints import (
+    load_checkpoint,
+    make_folder,
+    refusal_in_words,
+    save_checkpoint,
+)
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
@@ -43,11 +48,6 @@ class Task(Protocol):
     @property
     def train_size(self) -> int:
         """How many training samples there are; `draw` receives numbers below it."""
-        ...
-
-    @property
-    def slow_parameters(self) -> Container[str]:
-        """Names of parameters that already start at a good place."""
         ...
 
     @property
@@ -145,7 +145,7 @@ class _Run:
         self.average = WeightAverage(self.plain, config.average)
         self.average.module.eval()
         self.best = _copy(self.average.module)
-        optimizer = build_optimizer(self.plain, task.slow_parameters, config)
+        optimizer = build_optimizer(self.plain, config)
         self.module, self.optimizer = accelerator.prepare(self.plain, optimizer)
         # Several processes and a loss scale speak to the host within a step.
         recordable = accelerator.num_processes == 1 and accelerator.scaler is None
@@ -269,7 +269,8 @@ class _Run:
     def make_place(self) -> None:
         """See that the state can be written, if there is going to be one, before the work."""
         if self.folder is not None and self.total_steps and not self.at.stopped:
-            make_folder(self.folder)
+            with refusal_in_words(self.folder):
+                make_folder(self.folder)
 
     def checkpoint(self) -> None:
         """Write the whole state, if a folder was given."""

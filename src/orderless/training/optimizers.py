@@ -1,7 +1,6 @@
 """AdamW with groups, and the learning rate as a function of the step."""
 
 import math
-from collections.abc import Container
 from typing import Any
 
 import torch
@@ -10,25 +9,15 @@ from torch import nn
 from orderless.training.config import TrainingConfig
 
 
-def build_optimizer(
-    module: nn.Module, slow: Container[str], config: TrainingConfig
-) -> torch.optim.AdamW:
-    """AdamW that decays matrices only, and moves the parameters named in `slow` slowly."""
-    decayed, plain, slowed = [], [], []
-    for name, parameter in module.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        if name in slow:
-            slowed.append(parameter)
-        elif parameter.ndim >= 2:
-            decayed.append(parameter)
-        else:
-            plain.append(parameter)
+def build_optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+    """AdamW that decays matrices only."""
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    decayed = [parameter for parameter in trained if parameter.ndim >= 2]
+    plain = [parameter for parameter in trained if parameter.ndim < 2]
     rate = config.learning_rate
     groups: list[dict[str, Any]] = [
         {"params": decayed, "rate": rate, "weight_decay": config.weight_decay},
         {"params": plain, "rate": rate, "weight_decay": 0.0},
-        {"params": slowed, "rate": rate * config.slow_factor, "weight_decay": 0.0},
     ]
     device = next(module.parameters()).device
     for group in groups:

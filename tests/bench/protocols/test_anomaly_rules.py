@@ -1,20 +1,14 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from orderless.bench.protocols.anomaly_rules import (
     choose_threshold,
     counted_moments,
     fair_scores,
     paper_scores,
-    point_adjust,
     scale_by_training_rows,
     training_rows,
 )
-from orderless.metrics import point_adjusted_f1, point_f1
-
-FLAGS = st.lists(st.booleans(), min_size=1, max_size=40)
 
 
 def test_fair_does_not_fit_on_what_it_holds_out():
@@ -51,23 +45,6 @@ def test_the_threshold_of_the_paper_does():
     threshold = choose_threshold(training, test, 0.01, "paper")
     assert threshold == pytest.approx(np.percentile(np.concatenate([training, test]), 99))
     assert threshold != choose_threshold(training, test * 1000, 0.01, "paper")
-
-
-@settings(max_examples=200)
-@given(flags=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
-def test_point_adjustment_is_that_of_the_metric(flags):
-    labels, alarm = np.array(flags).T
-    adjusted = point_adjust(labels, alarm)
-    assert (adjusted >= alarm).all()
-    np.testing.assert_array_equal(adjusted & ~labels, alarm & ~labels)
-    if labels.any():
-        assert point_f1(labels, adjusted) == pytest.approx(point_adjusted_f1(labels, alarm))
-
-
-def test_one_hit_marks_its_segment_and_no_other():
-    labels = np.array([1, 1, 0, 1, 1, 1, 0, 1], bool)
-    alarm = np.array([0, 0, 1, 0, 1, 0, 0, 0], bool)
-    assert point_adjust(labels, alarm).astype(int).tolist() == [0, 0, 1, 1, 1, 1, 0, 0]
 
 
 def test_the_paper_counts_a_moment_once_for_each_window_that_holds_it():

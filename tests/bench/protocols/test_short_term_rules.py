@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from orderless.bench.protocols.short_term_rules import (
-    COUNTS,
     NAIVE2,
     OTHERS,
     Scores,
@@ -11,6 +10,7 @@ from orderless.bench.protocols.short_term_rules import (
     selection_data,
     weighted_mean,
 )
+from orderless.data.catalogue import M4_GROUPS
 
 HISTORY = [np.arange(13.0), np.arange(20.0) ** 2]
 FUTURE = np.array([[13.0, 14.0, 15.0, 16.0, 17.0, 18.0], [400.0] * 6])
@@ -42,8 +42,8 @@ def test_naive2_has_its_published_totals_and_an_owa_of_one():
     assert total.smape == pytest.approx(13.564, abs=5e-4)
     assert total.mase == pytest.approx(1.912, abs=5e-4)
     assert owa_from_means(NAIVE2) == pytest.approx(1.0)
-    assert sum(COUNTS.values()) == 100_000
-    assert sum(COUNTS[group] for group in OTHERS) == 5_000
+    assert sum(facts.count for facts in M4_GROUPS.values()) == 100_000
+    assert sum(M4_GROUPS[group].count for group in OTHERS) == 5_000
 
 
 def test_owa_is_computed_from_means_and_not_averaged():

@@ -1,1 +1,1 @@
-"""Analyses of the paper on simulated data: run, kept and reported like the tables."""
+"""Analyses of the paper, on simulated data or on its sets: run, kept, reported like the tables."""

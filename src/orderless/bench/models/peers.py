@@ -1,4 +1,4 @@
-"""Networks of neuralforecast, an optional peer: `pip install orderless[peers]`.
+"""Networks of neuralforecast, an optional peer: `pip install '.[peers]'`.
 
 Only the networks are theirs. They see the same windows as everything else here, are trained by the
 same loop on squared errors, and are scored on the same windows.

@@ -1,4 +1,4 @@
-"""ROCKET-type classifiers through aeon, an optional peer: `pip install orderless[peers]`."""
+"""ROCKET-type classifiers through aeon, an optional peer: `pip install '.[peers]'`."""
 
 import importlib
 from importlib.util import find_spec

@@ -22,7 +22,6 @@ class WindowTask:
     The module maps look-backs [window, variable, context] to [window, variable, horizon].
     """
 
-    slow_parameters = ()
     rows_at_once = 16_384
     """Look-backs of one variable in a forward pass without gradients."""
 

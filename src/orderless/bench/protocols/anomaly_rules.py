@@ -8,6 +8,7 @@ import numpy as np
 from orderless.bench.protocols import FAIR, PAPER, check_protocol
 from orderless.data import fit_scaler
 from orderless.metrics import affiliation_f1, auc_pr, point_f1, range_f1, vus_pr
+from orderless.metrics.anomaly import point_adjust
 
 PAPER_WINDOW = 100
 PAPER_SHARE = {"SMD": 0.005, "MSL": 0.01, "SMAP": 0.01, "SWaT": 0.01, "PSM": 0.01}
@@ -52,18 +53,6 @@ def choose_threshold(
     if protocol == PAPER:
         scores = np.concatenate([training_scores, test_scores])
     return float(np.quantile(scores, 1 - share))
-
-
-def point_adjust(labels: np.ndarray, alarm: np.ndarray) -> np.ndarray:
-    """The alarm after one hit within a true segment marks the whole segment as found (paper)."""
-    labels, alarm = labels.astype(bool), alarm.astype(bool)
-    # Segments are numbered from 1; moments outside of them are 0.
-    begins = np.diff(labels.astype(np.int8), prepend=0) == 1
-    number = np.cumsum(begins) * labels
-    hit = np.zeros(int(begins.sum()) + 1, bool)
-    hit[number[alarm]] = True
-    hit[0] = False
-    return alarm | hit[number]
 
 
 def precision_and_recall(labels: np.ndarray, alarm: np.ndarray) -> tuple[float, float]:

@@ -6,17 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from orderless.bench.protocols import PAPER, check_protocol
-from orderless.data.benchmark_sets import M4_HORIZONS, M4_PERIODS
+from orderless.data.catalogue import M4_GROUPS
 from orderless.metrics import mase, owa, smape
 
-COUNTS = {
-    "Yearly": 23_000,
-    "Quarterly": 24_000,
-    "Monthly": 48_000,
-    "Weekly": 359,
-    "Daily": 4_227,
-    "Hourly": 414,
-}
 OTHERS = ("Weekly", "Daily", "Hourly")
 
 
@@ -58,15 +50,14 @@ def score_group(
     group: str, future: np.ndarray, forecast: np.ndarray, history: list[np.ndarray]
 ) -> Scores:
     """SMAPE and MASE of one forecast [series, horizon]; both protocols agree on these."""
-    assert future.shape[1] == M4_HORIZONS[group]
-    return Scores(
-        smape(future, forecast), mase(future, forecast, history, period=M4_PERIODS[group])
-    )
+    facts = M4_GROUPS[group]
+    assert future.shape[1] == facts.horizon
+    return Scores(smape(future, forecast), mase(future, forecast, history, period=facts.period))
 
 
 def weighted_mean(scores: Mapping[str, Scores]) -> Scores:
     """The mean over all series of the groups, each group weighted by how many it has."""
-    weights = np.array([COUNTS[group] for group in scores], float)
+    weights = np.array([M4_GROUPS[group].count for group in scores], float)
     weights /= weights.sum()
     return Scores(
         float(weights @ [one.smape for one in scores.values()]),

@@ -109,5 +109,5 @@ RULES = {
 
 def explain(grid: Grid) -> str:
     """What the figures of a table are, and what its protocol did to get them."""
-    rule = RULES.get((grid.table, grid.protocol), "")
-    return f"{ABOUT[grid.table]} {rule}".strip()
+    rule = RULES.get((grid.table.name, grid.protocol), "")
+    return f"{ABOUT[grid.table.name]} {rule}".strip()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orderless.bench.grid import Grid, Row
+from orderless.bench.grid import Grid
 from orderless.bench.report.explanations import INTRODUCTION, TITLE, explain
 from orderless.bench.report.overview import HEAD, standings
 from orderless.bench.report.sections import sections
@@ -13,6 +13,7 @@ from orderless.bench.report.words import (
     remarks,
     words_of,
 )
+from orderless.bench.rows import Row
 
 
 def write_markdown(grids: Sequence[Grid]) -> str:

@@ -4,10 +4,12 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orderless.bench.grid import BY_SERIES, Grid, Row
+from orderless.bench.grid import Grid
+from orderless.bench.m4_rows import BY_SERIES
 from orderless.bench.published import THE_PAPER
 from orderless.bench.registry import TABLES
 from orderless.bench.report.words import heading
+from orderless.bench.rows import Row
 
 HEAD = ("", "mean over", "ours", "best baseline here", "the paper", "our mean rank")
 
@@ -41,7 +43,10 @@ class Standing:
 def standings(grids: Sequence[Grid]) -> list[Standing]:
     """One for each grid of a table in which our model has a figure."""
     return [
-        found for grid in grids if grid.table in TABLES if (found := _standing(grid)) is not None
+        found
+        for grid in grids
+        if grid.table.name in TABLES
+        if (found := _standing(grid)) is not None
     ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from orderless.bench.grid import Grid, Row
+from orderless.bench.grid import Grid
 from orderless.bench.report.explanations import INTRODUCTION, TITLE, explain
 from orderless.bench.report.overview import HEAD, standings
 from orderless.bench.report.plots import draw
@@ -15,6 +15,7 @@ from orderless.bench.report.words import (
     remarks,
     words_of,
 )
+from orderless.bench.rows import Row
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 78rem; padding: 0 1rem;

@@ -8,8 +8,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from orderless.bench.grid import Grid, Row
+from orderless.bench.grid import Grid
 from orderless.bench.published import THE_PAPER
+from orderless.bench.rows import Row
 
 MOST_ROWS = 20
 FARTHEST = 1.6
@@ -22,7 +23,7 @@ def draw(grid: Grid) -> str:
     import matplotlib
     from matplotlib.figure import Figure
 
-    rows = [row for row in grid.rows if row.summary] if grid.table == "long-term" else []
+    rows = [row for row in grid.rows if row.summary] if grid.table.name == "long-term" else []
     rows = rows or [row for row in grid.rows if not row.summary]
     rows = [row for row in rows if any(row.figures[c].value for c in grid.measured)]
     rows = rows[:MOST_ROWS]
@@ -97,7 +98,7 @@ def _draw_marks(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
     """Errors as multiples of the least in their row, so that rows of any size share an axis."""
     relative = not grid.metric.higher_is_better and not grid.metric.scientific
     # Figures in other units have no place on this axis.
-    columns = grid.columns if grid.comparable else grid.measured
+    columns = grid.columns if grid.table.comparable else grid.measured
     shown: set[str] = set()
     least, farthest = 1.0, 1.0
     for height, row in enumerate(rows):

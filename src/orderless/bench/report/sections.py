@@ -8,4 +8,8 @@ from orderless.bench.grid import Grid
 
 def sections(grids: Sequence[Grid]) -> list[list[Grid]]:
     """The grids in their order, those of a table and a protocol as one list."""
-    return [list(each) for _, each in groupby(grids, lambda grid: (grid.table, grid.protocol))]
+    return [list(each) for _, each in groupby(grids, _belonging)]
+
+
+def _belonging(grid: Grid) -> tuple[str, str]:
+    return grid.table.name, grid.protocol

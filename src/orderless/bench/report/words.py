@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 
-from orderless.bench.grid import NOISE, Figure, Grid
+from orderless.bench.grid import NOISE, Grid
 from orderless.bench.registry import Metric
+from orderless.bench.rows import Figure
 
 RANK, FIRSTS = "mean rank", "firsts"
 
 
 def heading(grid: Grid) -> str:
     """The name of a table under a protocol."""
-    return grid.title if grid.simulated else f"{grid.title}, protocol `{grid.protocol}`"
+    title = grid.table.title
+    return title if grid.table.simulated else f"{title}, protocol `{grid.protocol}`"
 
 
 def words_of(figure: Figure, metric: Metric) -> str:
@@ -38,12 +40,13 @@ def remarks(grid: Grid) -> list[str]:
         for column in grid.published
         if (figure := row.figures[column]).remark
     ]
+    reference = grid.table.reference
     others = [
-        (row.figures[grid.reference], row.figures[column])
+        (row.figures[reference], row.figures[column])
         for row in grid.rows
-        if grid.reference and not row.summary
+        if reference and not row.summary
         for column in grid.measured
-        if column != grid.reference
+        if column != reference
     ]
     # Without a spread nobody can tell.
     known = [(one, two) for one, two in others if None not in (one.spread, two.spread)]
@@ -58,8 +61,8 @@ def _tally(grid: Grid, pairs: Sequence[tuple[Figure, Figure]]) -> str:
     gains = [sign * (two.value - one.value) for one, two in pairs if not two.alike]  # type: ignore[operator]
     better = sum(gain > 0 for gain in gains)
     return (
-        f"≈ is within the noise of the seeds: it differs from `{grid.reference}` by less than "
-        f"{NOISE} standard errors, so no difference was shown. Of {len(pairs)} figures that "
+        f"≈ is within the noise of the seeds: it differs from `{grid.table.reference}` by less "
+        f"than {NOISE} standard errors, so no difference was shown. Of {len(pairs)} figures that "
         f"are no averages {len(pairs) - len(gains)} are so, {better} better and "
         f"{len(gains) - better} worse."
     )
@@ -70,6 +73,6 @@ def notes(grid: Grid) -> list[str]:
     lines = list(grid.notes)
     if grid.source:
         lines.append(f"Published columns: {grid.source}.")
-    if not grid.comparable and grid.published:
+    if not grid.table.comparable and grid.published:
         lines.append("Published figures stand beside ours and are not ranked against them.")
     return lines

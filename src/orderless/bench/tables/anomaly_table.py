@@ -1,6 +1,5 @@
 """The table of anomaly detection: five sets; what the paper prints, and what means something."""
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,6 @@ import numpy as np
 
 from orderless import Detector
 from orderless.bench.config import CellConfig, frozen, training_of
-from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.detectors import (
     Score,
     fit_pca,
@@ -27,6 +25,7 @@ from orderless.bench.protocols.anomaly_rules import (
     training_rows,
 )
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.seeds import run_seeds
 from orderless.data.benchmark_sets import Monitored, MonitoredSet, anomaly
 from orderless.data.catalogue import ANOMALY_SETS
 from orderless.errors import SettingError
@@ -72,23 +71,19 @@ def run(config: CellConfig) -> Outcome:
     """
     data = anomaly(config.dataset)
     systems = [_join(data)] if config.protocol == PAPER else data.systems
-    results = []
-    for seed in config.seeds:
-        start_measuring()
-        begun = time.perf_counter()
-        each = [_run_system(config, system, seed) for system in systems]
-        epochs = [one.epochs for one in each if one.epochs is not None]
-        results.append(
-            SeedResult(
-                seed=seed,
-                test=_mean([one.test for one in each]),
-                validation=_mean([one.validation for one in each]),
-                epochs=sum(epochs) if epochs else None,
-                seconds=round(time.perf_counter() - begun, 3),
-                peak_memory_bytes=peak_bytes(),
-            )
-        )
-    return Outcome(tuple(results), data.checksum, data.note)
+    results = run_seeds(config.seeds, lambda seed: _run_systems(config, systems, seed))
+    return Outcome(results, data.checksum, data.note)
+
+
+def _run_systems(config: CellConfig, systems: Sequence[Monitored], seed: int) -> SeedResult:
+    each = [_run_system(config, system, seed) for system in systems]
+    epochs = [one.epochs for one in each if one.epochs is not None]
+    return SeedResult(
+        seed=seed,
+        test=_mean([one.test for one in each]),
+        validation=_mean([one.validation for one in each]),
+        epochs=sum(epochs) if epochs else None,
+    )
 
 
 def _run_system(config: CellConfig, system: Monitored, seed: int) -> SeedResult:

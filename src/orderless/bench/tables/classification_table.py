@@ -1,16 +1,15 @@
-"""The table of classification: ten sets of the UEA archive, accuracy in percent."""
+"""The table of classification: sets of the UEA archive, accuracy in percent."""
 
-import time
 from collections.abc import Sequence
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
-from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.chosen_epoch import GivenCasesChooseEpoch
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
 from orderless.bench.models.rocket import CLASSES, fit_rocket, predict_rocket
 from orderless.bench.protocols import PAPER
 from orderless.bench.protocols.classification_rules import scale_cases, selection_cases
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.seeds import run_seeds
 from orderless.data.benchmark_sets import uea
 from orderless.data.catalogue import CATALOGUE, CLASSIFICATION
 from orderless.estimators.classifier import MODEL as OURS
@@ -54,10 +53,8 @@ def run(config: CellConfig) -> Outcome:
     """Learn from the training cases and score the test cases."""
     data = uea(config.dataset)
     train, test = scale_cases(data.train, data.test, config.protocol, config.dataset)
-    results = []
-    for seed in config.seeds:
-        start_measuring()
-        begun = time.perf_counter()
+
+    def run_seed(seed: int) -> SeedResult:
         learn, choose = selection_cases(data.train_labels, config.protocol, seed)
         chooser = (test, data.test_labels)
         if choose is not None:
@@ -90,15 +87,7 @@ def run(config: CellConfig) -> Outcome:
             )
             predicted, epochs = model.predict(test), len(model.history_) - 1
             validation = {"accuracy": 100 * (1 - model.errors_[OURS])}
-        results.append(
-            SeedResult(
-                seed=seed,
-                test={"accuracy": 100 * accuracy(data.test_labels, predicted)},
-                validation=validation,
-                chosen=chosen,
-                epochs=epochs,
-                seconds=round(time.perf_counter() - begun, 3),
-                peak_memory_bytes=peak_bytes(),
-            )
-        )
-    return Outcome(tuple(results), data.checksum, data.note)
+        scores = {"accuracy": 100 * accuracy(data.test_labels, predicted)}
+        return SeedResult(seed, scores, validation, chosen, epochs)
+
+    return Outcome(run_seeds(config.seeds, run_seed), data.checksum, data.note)

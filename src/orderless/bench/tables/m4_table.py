@@ -1,6 +1,5 @@
 """The table of short-term forecasting: the six groups of M4; SMAPE, MASE and OWA."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -8,7 +7,6 @@ import numpy as np
 import torch
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
-from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch
 from orderless.bench.protocols.short_term_rules import (
     Scores,
@@ -17,6 +15,7 @@ from orderless.bench.protocols.short_term_rules import (
     selection_data,
 )
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.seeds import run_seeds
 from orderless.data.benchmark_sets import ShortSeries, m4_group, naive2_forecasts
 from orderless.data.catalogue import M4_GROUPS
 from orderless.errors import DataError, SettingError
@@ -65,25 +64,17 @@ def run(config: CellConfig) -> Outcome:
     """Forecast every series once and score the group."""
     group = config.dataset.removeprefix("M4-")
     data = m4_group(group)
-    results = []
-    for seed in config.seeds:
-        start_measuring()
-        begun = time.perf_counter()
-        if config.model not in FORECASTS:
-            raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
+    if config.model not in FORECASTS:
+        raise SettingError(f"There is no model {config.model!r} in the table {NAME}.")
+
+    def run_seed(seed: int) -> SeedResult:
         made = FORECASTS[config.model](group, data, config, seed)
         scores = score_group(group, data.future, made.values, data.history)
-        results.append(
-            SeedResult(
-                seed=seed,
-                test=_with_owa(group, scores),
-                validation=made.validation,
-                epochs=made.epochs,
-                seconds=round(time.perf_counter() - begun, 3),
-                peak_memory_bytes=peak_bytes(),
-            )
+        return SeedResult(
+            seed, _with_owa(group, scores), validation=made.validation, epochs=made.epochs
         )
-    return Outcome(tuple(results), data.checksum, data.note)
+
+    return Outcome(run_seeds(config.seeds, run_seed), data.checksum, data.note)
 
 
 def _with_owa(group: str, scores: Scores) -> dict[str, float]:
