@@ -2,15 +2,19 @@
 
     ORDERLESS_DATA=folder python -m benchmarks.training_gpu
     python -m benchmarks.training_gpu memory
+    python -m benchmarks.training_gpu first
 
 ETTh1 (folder/ltsf/ETTh1.parquet, or folder/ETTh1.npy with its values): look-back 336, horizon 96,
 batch 128, default network; an epoch is one pass over the 8,209 training windows and a validation.
 Memory: 321 variables, look-back 96, horizon 720, batch 16, on noise, which costs what data costs.
+First: seconds of the first fit to ETTh1 of a process, an epoch, with nothing compiled before.
 """
 
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +28,11 @@ from benchmarks.records import write_record
 from orderless import Forecaster
 
 FEW, MANY = 2, 7  # epochs
+FIRST = """
+import sys
+from benchmarks.training_gpu import fit
+print(fit(1, sys.argv[1]), fit(1, sys.argv[1]))
+"""
 WATCHED = 70  # a step of the second epoch
 
 
@@ -32,6 +41,8 @@ def main() -> None:
     record, measures = "training_gpu", {"epoch": measure_epoch, "step": measure_step}
     if sys.argv[1:] == ["memory"]:
         record, measures = "training_gpu_memory", {"memory": measure_memory}
+    if sys.argv[1:] == ["first"]:
+        record, measures = "training_gpu_first", {"first": measure_first}
     results = {name: [] for name in measures}
     for name, measure in measures.items():
         for precision in ("no", "bf16"):
@@ -156,6 +167,25 @@ def measure_memory(precision: str) -> dict:
         "peak_megabytes_of_a_step": max(megabytes),
         "all_peaks_megabytes": megabytes,
     }
+
+
+def measure_first(precision: str, repeats: int = 3) -> dict:
+    """The first process of a machine also reads CUDA and the compilers from a disk."""
+    found = []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            done = subprocess.run(
+                [sys.executable, "-W", "ignore", "-c", FIRST, precision],
+                env=os.environ | {"TRITON_CACHE_DIR": cache},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            first, second = map(float, done.stdout.split())
+            kernels = sorted(path.stem for path in Path(cache).glob("*/*.cubin"))
+        found.append({"first_fit_s": first, "second_fit_s": second, "kernels": len(kernels)})
+    median = statistics.median(one["first_fit_s"] for one in found)
+    return {"first_fit_s": median, "compiled": kernels, "repeats": found}
 
 
 def read_etth1() -> np.ndarray:

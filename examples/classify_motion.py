@@ -5,5 +5,6 @@ from orderless.data.simulate import motions
 
 recordings, labels, _ = motions(seed=0, cases=60)
 model = Classifier(preset="tiny", epochs=12).fit(recordings[:40], labels[:40])
-print("accuracy", model.score(recordings[40:], labels[40:]))
-print(dict(zip(model.classes_, model.predict_proba(recordings[40:41])[0].round(3), strict=True)))
+print(f"accuracy {model.score(recordings[40:], labels[40:]):.2f}")
+for name, share in zip(model.classes_, model.predict_proba(recordings[40:41])[0], strict=True):
+    print(f"{name}: {share:.3f}")
