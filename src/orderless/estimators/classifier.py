@@ -22,7 +22,7 @@ from orderless.estimators.base import (
 )
 from orderless.estimators.classification_task import ClassificationTask
 from orderless.estimators.preparation import check_observed, learn_scales, prepare, share_scale
-from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import ClassificationNetwork, NetworkConfig
@@ -30,7 +30,6 @@ from orderless.nn import ClassificationNetwork, NetworkConfig
 TRAINING = {"learning_rate": 2e-3, "patience": 12}
 ENTRIES_PER_STEP = 2**22
 """Values in a training step: of large cases there are fewer than 16."""
-MODEL = "this model"
 
 
 class Classifier(Estimator):

@@ -1,7 +1,7 @@
 """`Detector`: how odd every moment is, and which variables are to blame."""
 
 import warnings
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -13,13 +13,10 @@ from torch import Tensor
 
 from orderless.data import (
     Panel,
-    Scaler,
     Series,
     covering_starts,
     read_panel,
     scores_over_time,
-    split_in_time,
-    window_starts,
     write_scores,
 )
 from orderless.data.frequency import Frequency
@@ -32,8 +29,20 @@ from orderless.estimators.base import (
     check_share,
     draw_seed,
 )
-from orderless.estimators.baselines import thin
+from orderless.estimators.detection_scores import (
+    combine,
+    in_usual,
+    learn_factors,
+    learn_threshold,
+    learn_usual,
+    pick,
+)
 from orderless.estimators.detection_task import DetectionTask, neighbours
+from orderless.estimators.detection_windows import (
+    DetectionWindows,
+    check_part,
+    cut_detection_windows,
+)
 from orderless.estimators.preparation import (
     MOVE,
     Prepared,
@@ -45,23 +54,22 @@ from orderless.estimators.preparation import (
     scales_of_fit,
     stood_still,
 )
-from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.steps import find_steps, restore_step
 from orderless.estimators.threads import threads_for
+from orderless.estimators.unlike_fit import (
+    missing_share,
+    tell_more_gaps,
+    tell_other_steps,
+    tell_short_systems,
+)
 from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
 
 TRAINING = {"learning_rate": 2e-3, "patience": 4, "steps_per_epoch": 60}
 ROWS_PER_STEP = 2048
 """Windows of one variable in a training step; with more than 64 variables there are fewer."""
-LONGEST_CONTEXT = 96
-MOST_GROUPS = 32
-"""Groups of a system and a size that are scored by themselves; more would tell little more."""
-MANY_GAPS = 0.02
-"""Share of readings that may be missing beyond twice that of `fit` before a warning: where others
-tell a sensor almost exactly, few gaps make ordinary moments ring several times as often."""
-MODEL = "this model"
 
 
 class Scores(NamedTuple):
@@ -155,19 +163,16 @@ class Detector(Estimator):
         columns = {"time": time, "variable": variable, "value": value, "group": group}
         self.columns_ = {role: label for role, label in columns.items() if label is not None}
         self.seed_ = draw_seed(self.random_state, checkpoint)
-        lengths = [len(system.times) for system in panel.systems]
-        self.context_ = int(self.context or min(LONGEST_CONTEXT, max(1, max(lengths) // 4)))
-        training, validation = split_in_time(lengths, self.context_, self.validation_share)
-        # A system too short to be split is usual data as a whole.
-        usual = [(0 if begin == end else begin, end) for begin, end in validation]
-        _check_part(panel, training, "train", set(panel.variables))
+        windows = cut_detection_windows(panel, self.context, self.validation_share)
+        self.context_ = windows.context
         self.variables_in_ = panel.variables
+        lengths = [len(system.times) for system in panel.systems]
         self.shortest_ = min(self.context_, *lengths)
-        self.missing_ = _missing_share(panel, self.context_)
-        ends = [end for _, end in training]
+        self.missing_ = missing_share(panel, self.context_)
+        self.frequencies_ = find_steps(panel, windows.train)
         # Also of a sensor that begins in the held-out part. A single reading does not tell that one
         # stands still: it counts as new.
-        scales = learn_scales(panel, lengths) | scales_of_fit(panel, ends)
+        scales = learn_scales(panel, lengths) | scales_of_fit(panel, windows.ends)
         again = _read_twice(panel)
         self.scales_ = {name: pair for name, pair in scales.items() if name in again}
         if not self.scales_:
@@ -176,27 +181,15 @@ class Detector(Estimator):
                 "more rows."
             )
         self.marked_ = True
-        _check_part(panel, usual, "find the threshold", self._moved() or set(panel.variables))
+        judged = self._moved() or set(panel.variables)
+        check_part(panel, windows.usual, "find the threshold", judged)
         several = panel.form.group is not None or len(panel.systems) > 1
-        self.levels_ = learn_levels(panel, ends) if several else None
+        self.levels_ = learn_levels(panel, windows.ends) if several else None
         systems = self._prepare(panel)
-        train_windows = window_starts(lengths, self.context_, 0, targets=training)
-        held_out = window_starts(
-            lengths,
-            self.context_,
-            0,
-            targets=[(begin + self.context_, end) for begin, end in validation],
-            stride=max(1, self.context_ // 2),
-        )
-        if len(train_windows) == 0:
-            train_windows = covering_starts(lengths, self.context_)
-        if len(held_out) == 0:
-            held_out = train_windows
-        self.frequencies_ = find_steps(panel, train_windows)
-        task = self._build_task(systems, train_windows, thin(held_out, 512))
+        task = self._build_task(systems, windows)
         windows_at_once = min(32, max(8, ROWS_PER_STEP // panel.widest))
         outcome = self._train(task, TRAINING | {"batch_size": windows_at_once}, checkpoint)
-        self._calibrate(systems, [begin for begin, _ in usual])
+        self._calibrate(systems, [begin for begin, _ in windows.usual])
         self._write_report(panel, task, outcome)
         return self
 
@@ -221,7 +214,7 @@ class Detector(Estimator):
         systems = self._prepare(panel)
         each = self._score(systems)
         rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
-        return Scores(self._combine_each(each, systems), rows)
+        return Scores(combine(each, systems, self.scales_, self.factors_), rows)
 
     def predict(self, data: Any, **columns: Hashable) -> Any:
         """Whether each moment is an anomaly: its score above `threshold_`.
@@ -259,45 +252,13 @@ class Detector(Estimator):
 
         `score` and `predict` say it of data that they read themselves.
         """
-        said = []
-        other = self._unlike_steps(panel)
-        if other:
-            known = ", ".join(map(str, self.frequencies_))
-            said.append(
-                f"Time stamps are {', '.join(other)} apart, and the model was fitted at a step of "
-                f"{known}: to it, ordinary moments may look odd. Give rows at that step, or fit at "
-                "this one."
-            )
-        short = sum(len(system.times) < self.shortest_ for system in panel.systems)
-        if short:
-            said.append(
-                f"{short} of {len(panel.systems)} systems have fewer than {self.shortest_} time "
-                "steps, and none had in `fit`: ordinary moments may ring more often than "
-                "`contamination` says. Give earlier rows with them."
-            )
-        missing = _missing_share(panel, self.context_)
-        if self.missing_ is not None and missing > 2 * self.missing_ + MANY_GAPS:
-            said.append(
-                f"{missing:.0%} of the readings are missing, and {self.missing_:.0%} were in "
-                "`fit`: ordinary moments may ring more often than `contamination` says. Fit on "
-                "data with as many gaps."
-            )
-        for words in said:
+        said = (
+            tell_other_steps(panel, self.frequencies_),
+            tell_short_systems(panel, self.shortest_),
+            tell_more_gaps(panel, self.context_, self.missing_),
+        )
+        for words in filter(None, said):
             warnings.warn(words, stacklevel=stacklevel)
-
-    def _unlike_steps(self, panel: Panel) -> list[str]:
-        """The steps of the data that are none of those of `fit`, where both are of time."""
-        if panel.form.time.only_counts:
-            return []
-        steps = {system.frequency for system in panel.systems if system.frequency is not None}
-        known = {one.unit == "step" for one in self.frequencies_}
-        other = [
-            step
-            for step in steps
-            if (step.unit == "step") in known
-            and not any(step.is_like(one) for one in self.frequencies_)
-        ]
-        return sorted({str(step) for step in other})
 
     def _check_settings(self) -> None:
         check_count("epochs", self.epochs, 0)
@@ -306,14 +267,13 @@ class Detector(Estimator):
         check_share("contamination", self.contamination)
         check_share("validation_share", self.validation_share)
 
-    def _build_task(
-        self, systems: Sequence[Prepared], train_windows: Tensor, validation: Tensor
-    ) -> DetectionTask:
+    def _build_task(self, systems: Sequence[Prepared], windows: DetectionWindows) -> DetectionTask:
         config = build_network_config(
             self.preset, self.context_, self.network, center="none", scale=False, skip=False
         )
         network = self._draw_network(config)
-        return DetectionTask(network, _series(systems), self.context_, train_windows, validation)
+        series = _series(systems)
+        return DetectionTask(network, series, self.context_, windows.train, windows.validation)
 
     def _build_network(self, config: NetworkConfig) -> ReconstructionNetwork:
         return ReconstructionNetwork(config)
@@ -340,118 +300,29 @@ class Detector(Estimator):
     def _calibrate(self, systems: Sequence[Prepared], begins: Sequence[int]) -> None:
         """What error is usual for each variable, and which score is not, on the held-out part."""
         held_out = [
-            _pick(one, np.arange(len(one.names)), begin)
+            pick(one, np.arange(len(one.names)), begin)
             for one, begin in zip(systems, begins, strict=True)
         ]
-        squares = [one[:, begin:] for one, begin in zip(self._errors(systems), begins, strict=True)]
-        known: dict[str, list[np.ndarray]] = {}
-        for one, system in zip(squares, systems, strict=True):
-            for row, name in zip(one, system.names, strict=True):
-                if name in self.scales_:  # a single reading, told by itself, has next to no error
-                    known.setdefault(name, []).append(row[np.isfinite(row)])
-        means = {name: np.concatenate(rows) for name, rows in sorted(known.items())}
-        usual = {name: float(rows.mean()) for name, rows in means.items() if len(rows)}
-        # Of those that move: what stands still has no error, which is not usual for a new one.
-        names = list(usual)
-        moving = self._moving(names)
-        errors = np.array([usual[name] for name in names])
-        # Where nothing does, all that there is to find are moves.
-        overall = max(float(errors[moving].mean()) if moving.any() else 1.0, 1e-12)
-        # A variable that can be told almost exactly would ring at every rounding error. And one
-        # that stood still, once it has moved for good, must leave others a say.
-        least = np.where(moving, max(1e-3 * overall, 1e-12), overall)
-        self.usual_ = dict(zip(names, np.maximum(errors, least).tolist(), strict=True))
-        self.overall_ = overall
-        each = self._in_usual(squares, systems)
-        self.factors_ = self._calibrate_groups(held_out, each)
-        combined = self._combine_each(each, held_out)
-        # What stands still scores 0: where nothing else was read, that is no threshold.
-        told = [
-            score[np.isfinite(one[self._moving(system.names)]).any(0)]
-            for score, one, system in zip(combined, each, held_out, strict=True)
-        ]
-        # Without any, it lies between what is usual, 1, and a move, 100.
-        self.threshold_ = self._find_threshold(told) if moving.any() else MOVE
-        count = sum(int(np.isfinite(one).sum()) for one in told)
-        too_few = bool(moving.any()) and self.contamination * count < 1
-        self.too_few_ = count if too_few else None
-
-    def _find_threshold(self, scores: Sequence[np.ndarray]) -> float:
-        """What the asked share of moments lies above; 0 if there are none."""
-        known = np.concatenate([one[np.isfinite(one)] for one in scores])
-        if len(known) == 0:
-            return 0.0
-        return float(np.quantile(known, 1 - self.contamination, method="higher"))
-
-    def _calibrate_groups(
-        self, systems: Sequence[Prepared], each: Sequence[np.ndarray]
-    ) -> list[tuple[int, float]]:
-        """What brings scores of so many variables to the threshold of the usual number of them.
-
-        From groups of 1, 2, 4, ... variables, scored as if there were no others but those that
-        stand still, which do not count. None where all do.
-        """
-        moving = [self._moving(one.names) for one in systems]
-        counts = [np.isfinite(one[rows]).sum(0) for one, rows in zip(each, moving, strict=True)]
-        seen = np.concatenate(counts)
-        if not seen.any():
-            return []
-        usual = int(np.median(seen[seen > 0]))
-        means = _over_variables(each, systems)
-        whole = [one[n >= usual] for one, n in zip(means, counts, strict=True)]
-        at_usual = self._find_threshold(whole)
-        random = np.random.default_rng(self.seed_)
-        orders = [random.permutation(np.flatnonzero(rows)) for rows in moving]
-        factors = [(usual, 1.0)]
-        for size in reversed([2**k for k in range(usual.bit_length()) if 2**k < usual]):
-            groups = [
-                _pick(one, np.union1d(order[at : at + size], np.flatnonzero(~rows)))
-                for one, order, rows in zip(systems, orders, moving, strict=True)
-                for at in range(0, _most_groups(rows, size) * size, size)
-            ]
-            found = self._find_threshold(_over_variables(self._score(groups), groups))
-            # Fewer variables never make a moment odder: that would be chance.
-            ratio = at_usual / found if min(at_usual, found) > 0 else 1.0
-            factors.insert(0, (size, min(factors[0][1], ratio)))
-        return factors
+        errors = [one[:, begin:] for one, begin in zip(self._errors(systems), begins, strict=True)]
+        self.usual_, self.overall_ = learn_usual(errors, held_out, self.scales_)
+        each = in_usual(errors, held_out, self.usual_, self.overall_)
+        self.factors_ = learn_factors(
+            each, held_out, self.scales_, self._score, share=self.contamination, seed=self.seed_
+        )
+        self.threshold_, self.too_few_ = learn_threshold(
+            each, held_out, self.scales_, self.factors_, self.contamination
+        )
+        if stood_still(list(self.usual_), self.scales_).all():
+            # Where nothing moves, it lies between what is usual, 1, and a move, 100.
+            self.threshold_, self.too_few_ = MOVE, None
 
     def _moved(self) -> set[str]:
         """Variables that `fit` saw a change of."""
         return {name for name, (_, spread) in self.scales_.items() if spread > 0}
 
-    def _moving(self, names: Sequence[str]) -> np.ndarray:
-        """Which variables did not stand still in `fit`."""
-        return ~stood_still(names, self.scales_)
-
-    def _combine_each(
-        self, scores: Sequence[np.ndarray], systems: Sequence[Prepared]
-    ) -> list[np.ndarray]:
-        """Scores [variable, time] of systems as one a moment, to be compared with the threshold."""
-        means = _over_variables(scores, systems)
-        if not self.factors_:
-            return means
-        sizes, factors = np.array(self.factors_).T
-        combined = []
-        for one, system, mean in zip(scores, systems, means, strict=True):
-            count = np.maximum(np.isfinite(one[self._moving(system.names)]).sum(0), 1)
-            # In between, by logarithms; a factor of 1 stays 1, to the bit.
-            factor = np.exp(np.interp(np.log(count), np.log(sizes), np.log(factors)))
-            combined.append(mean * factor)
-        return combined
-
     def _score(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
         """Scores [variable, time] of each system, variables in canonical order."""
-        return self._in_usual(self._errors(systems), systems)
-
-    def _in_usual(
-        self, errors: Sequence[np.ndarray], systems: Sequence[Prepared]
-    ) -> list[np.ndarray]:
-        """Errors in units of what is usual for each variable."""
-        scores = []
-        for one, system in zip(errors, systems, strict=True):
-            usual = np.array([self.usual_.get(n, self.overall_) for n in system.names])
-            scores.append(one / usual[:, None])
-        return scores
+        return in_usual(self._errors(systems), systems, self.usual_, self.overall_)
 
     def _errors(self, systems: Sequence[Prepared]) -> list[np.ndarray]:
         """Squared errors [variable, time] of each system, variables in canonical order."""
@@ -527,21 +398,6 @@ class Detector(Estimator):
         super()._restore(facts, tensors)
 
 
-def _check_part(
-    panel: Panel, spans: Sequence[tuple[int, int]], purpose: str, names: Collection[str]
-) -> None:
-    """Refuse data of which nothing is observed, of these variables, within spans of its systems."""
-    for system, (begin, end) in zip(panel.systems, spans, strict=True):
-        rows = [name in names for name in system.variables]
-        if system.observed[rows, begin:end].any():
-            return
-    what = "" if len(names) == len(panel.variables) else " of what moves"
-    raise DataError(
-        f"Not a single value{what} is observed in the part of the data that is there to {purpose}. "
-        "Cut off what comes before the first and after the last readings."
-    )
-
-
 def _read_twice(panel: Panel) -> set[str]:
     """Variables with two readings or more in a system."""
     return {
@@ -551,55 +407,5 @@ def _read_twice(panel: Panel) -> set[str]:
     }
 
 
-def _missing_share(panel: Panel, context: int) -> float:
-    """The share of readings that are missing where a variable has any within a context.
-
-    One that is dead for as long is no gap: it changes nothing of the others.
-    """
-    seen = entries = 0
-    for system in panel.systems:
-        steps = len(system.times)
-        starts = np.arange(0, steps, context)
-        counts = np.add.reduceat(system.observed, starts, axis=1, dtype=np.int64)
-        seen += int(counts.sum())
-        entries += int(((counts > 0) * np.diff(starts, append=steps)).sum())
-    return 1 - seen / max(entries, 1)
-
-
-def _most_groups(moving: np.ndarray, size: int) -> int:
-    """How many groups of a size are scored: together a few times what all variables are."""
-    several = 4 * len(moving) // (size + int((~moving).sum()))
-    return min(int(moving.sum()) // size, MOST_GROUPS, max(1, several))
-
-
-def _pick(one: Prepared, rows: np.ndarray, begin: int = 0) -> Prepared:
-    """Some variables of a system, from some time on."""
-    return Prepared(
-        names=tuple(one.names[row] for row in rows),
-        values=one.values[rows, begin:],
-        observed=one.observed[rows, begin:],
-        scaler=Scaler(one.scaler.mean[rows], one.scaler.scale[rows]),
-        still=one.still[rows],
-        restore=np.arange(len(rows)),
-        moves=one.moves[rows, begin:],
-    )
-
-
 def _series(systems: Sequence[Prepared]) -> Series:
     return Series.from_arrays([one.values for one in systems], [one.observed for one in systems])
-
-
-def _over_variables(scores: Sequence[np.ndarray], systems: Sequence[Prepared]) -> list[np.ndarray]:
-    """The mean over the variables observed at each time of each system; NaN where none is.
-
-    One that stood still in `fit` counts where it moved: elsewhere it would lower the mean, and
-    whether it is observed would make a difference to the others.
-    """
-    means = []
-    for one, system in zip(scores, systems, strict=True):
-        known = np.isfinite(one)
-        counted = known & (system.moves != 0)
-        total = np.where(counted, one, 0.0).sum(0)
-        mean = total / np.maximum(counted.sum(0), 1)
-        means.append(np.where(known.any(0), mean, np.nan))
-    return means

@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from orderless.data import Panel
 from orderless.training import Outcome
 
+MODEL = "this model"
+"""Its name among those that it is compared with."""
+
 
 def describe_data(panel: Panel, kind: str = "system") -> str:
     """One line: variables, steps, frequency, missing share."""
