@@ -8,8 +8,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orderless.data import read_panel
 from orderless.errors import SettingError
-from orderless.estimators.conformal import CALM, column_endings, fit_error_table, width_of
+from orderless.estimators.conformal import (
+    CALM,
+    PointAndWidth,
+    column_endings,
+    fit_error_table,
+    in_units,
+    stay,
+    width_of,
+)
+from orderless.estimators.look_backs import look_back
 
 
 @settings(max_examples=20)
@@ -148,3 +158,35 @@ def test_few_readings_are_made_up_for_by_the_usual_spread(seed, count):
     hidden = torch.where(observed, values, 1e9)  # what was not observed may be anything
     width = width_of(hidden, observed, torch.ones(4000, 1))
     assert float(width.square().mean()) == pytest.approx(1 + CALM, rel=0.1)
+
+
+def test_what_never_changed_stays_without_doubt():
+    (system,) = read_panel({"still": np.full(50, 5.0), "wave": np.sin(np.arange(50))}).systems
+    past = look_back(system, {"still": (5.0, 0.0), "wave": (0.0, 1.0)}, None, last=10)
+    point, width = stay(past, np.full((2, 3), 9.0), np.ones((2, 3)))
+    np.testing.assert_array_equal(point, [[0.0] * 3, [9.0] * 3])  # around its constant
+    np.testing.assert_array_equal(width, [[0.0] * 3, [1.0] * 3])
+
+
+def test_quantiles_are_widths_off_the_point_in_the_units_of_the_caller():
+    (system,) = read_panel({"b": np.sin(np.arange(50)), "a": np.cos(np.arange(50))}).systems
+    past = look_back(system, {"a": (10.0, 2.0), "b": (0.0, 1.0)}, None, last=10)
+    forecast = PointAndWidth(np.ones((2, 2)), np.array([[3.0], [0.5]]))
+    table = fit_error_table(np.zeros((0, 1, 2)), np.zeros((0, 1, 2), bool))
+    shifts = table.shifts({"q0.5": 0.5}) | {"q0.9": np.array([1.0, 2.0])}
+    blocks = in_units([past], [forecast], shifts)
+    assert {ending: one.tolist() for ending, (one,) in blocks.items()} == {
+        "": [[1.0, 1.0], [12.0, 12.0]],
+        "q0.5": [[1.0, 1.0], [12.0, 12.0]],
+        "q0.9": [[1.5, 2.0], [18.0, 24.0]],
+    }
+
+
+def test_a_point_without_a_unit_stays_at_its_only_reading_and_has_no_interval():
+    once = np.where(np.arange(50) == 45, 3.0, np.nan)
+    (system,) = read_panel({"once": once, "a": np.sin(np.arange(50))}).systems
+    past = look_back(system, {"a": (0.0, 1.0)}, None, last=10)
+    forecast = PointAndWidth(np.zeros((2, 1)), np.ones((2, 1)))
+    blocks = in_units([past], [forecast], {"hi-80": np.ones(1)})
+    assert blocks[""][0].tolist() == [[3.0], [0.0]]
+    assert np.isnan(blocks["hi-80"][0][:, 0]).tolist() == [True, False]

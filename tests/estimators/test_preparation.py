@@ -7,13 +7,11 @@ from orderless.data import read_panel
 from orderless.estimators.preparation import (
     FARTHEST,
     learn_scales,
-    learn_usual_spreads,
     match_groups,
     prepare,
     share_scale,
     stack,
     stack_facts,
-    usual_spreads,
 )
 
 VALUES = np.random.default_rng(0).standard_normal((50, 3)) * [1.0, 10.0, 100.0] + 5.0
@@ -168,30 +166,6 @@ def test_groups_are_known_by_their_number_where_nothing_has_to_be_guessed():
     assert match(["001", 2.0, "-03", "x"], ["1", "2", "-3"]) == ["1", "2", "-3", None]
     assert match(["1", "001"], ["1"]) == ["1", None]
     assert match(["01"], ["1", "001"]) == [None]
-
-
-def test_a_usual_spread_is_without_the_farthest_readings():
-    values = np.random.default_rng(0).standard_normal((3, 1000))
-    values[1, [3, 500]] = -9999.0, 1e12
-    values[2] = 7.0
-    observed = np.ones(values.shape, bool)
-    observed[0, 900:], values[0, 900:] = False, np.nan
-    usual = usual_spreads(values, observed)
-    np.testing.assert_allclose(usual, [1.0, 1.0, 0.0], atol=0.1)
-    np.testing.assert_allclose(usual_spreads(1e200 * values, observed), 1e200 * usual)
-    # Of fewer than a hundred none can be spared.
-    few = values[:1, :50]
-    np.testing.assert_allclose(usual_spreads(few, observed[:1, :50]), few.std())
-    assert usual_spreads(values[:, :0], observed[:, :0]).tolist() == [0.0, 0.0, 0.0]
-
-
-def test_the_usual_spread_of_a_name_is_that_of_its_calmest_system():
-    wave = np.sin(np.arange(200.0))[:, None]
-    panel = read_panel([100 * wave, wave, np.full((200, 1), 3.0)])
-    (name,) = panel.variables
-    usual = learn_usual_spreads(panel, [200, 200, 200])
-    np.testing.assert_allclose(usual[name], wave.std(), rtol=0.05)
-    assert learn_usual_spreads(panel, [0, 0, 200]) == {}
 
 
 def test_facts_of_systems_are_stacked_side_by_side():

@@ -15,16 +15,26 @@ borrows those of the steps around it, which are related, so that its coverage is
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 from torch import Tensor
 
 from orderless.errors import SettingError
+from orderless.estimators.preparation import Prepared
 from orderless.nn.normalization import movement, normalize
 
 LEVELS = np.linspace(0.0, 1.0, 401)
 CALM = 0.1
 """Share of the usual variance of a variable that is added to that of a look-back."""
+Array = TypeVar("Array")
+
+
+class PointAndWidth(NamedTuple, Generic[Array]):
+    """Points [..., variable, horizon], and in which unit the error of each is counted."""
+
+    point: Array
+    width: Array
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,10 @@ class ErrorTable:
     def at(self, level: float) -> np.ndarray:
         """What to add to a forecast to reach this quantile: [horizon]."""
         return np.stack([np.interp(level, LEVELS, row) for row in self.quantiles])
+
+    def shifts(self, endings: Mapping[str, float]) -> dict[str, np.ndarray]:
+        """What to add for each of the quantiles asked for, by the ending of its columns."""
+        return {ending: self.at(quantile) for ending, quantile in endings.items()}
 
     def warn_beyond(self, endings: Mapping[str, float]) -> None:
         """Say which of the quantiles asked for are beyond what so few errors can tell."""
@@ -67,6 +81,13 @@ def width_of(values: Tensor, observed: Tensor | None, usual: Tensor) -> Tensor:
     spread = movement(normalize(values, observed, scale=False).values, observed)
     count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
     return (spread.square() + (CALM + 1 / count) * usual.unsqueeze(-1).square()).sqrt()
+
+
+def stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> PointAndWidth[np.ndarray]:
+    """The forecast, in which a variable that never changed stays what it is, without doubt."""
+    still = (past.still & past.observed.any(-1))[:, None]
+    level = np.where(past.observed, past.values, -np.inf).max(-1, initial=-np.inf)[:, None]
+    return PointAndWidth(np.where(still, level, point), np.where(still, 0.0, width))
 
 
 def fit_error_table(errors: np.ndarray, observed: np.ndarray) -> ErrorTable:
@@ -167,9 +188,34 @@ def column_endings(
     return endings
 
 
+def in_units(
+    systems: Sequence[Prepared],
+    forecasts: Sequence[PointAndWidth[np.ndarray]],
+    shifts: Mapping[str, np.ndarray],
+) -> dict[str, list[np.ndarray]]:
+    """Point forecast and quantiles in the units and the variable order of the caller.
+
+    shifts: for each quantile, by the ending of its columns, how many widths [horizon] it is off the
+    point; the ending of the point itself is empty.
+    """
+    pairs = list(zip(systems, forecasts, strict=True))
+    blocks = {"": [_point(past, forecast.point)[past.restore] for past, forecast in pairs]}
+    for ending, shift in shifts.items():
+        blocks[ending] = [
+            past.scaler.undo(point + shift * width)[past.restore] for past, (point, width) in pairs
+        ]
+    return blocks
+
+
 def _numbers(name: str, given: Sequence[float] | float | None, highest: int) -> list[float]:
     numbers = np.atleast_1d([] if given is None else given)
     legal = numbers.ndim == 1 and numbers.dtype.kind in "iuf"
     if not legal or not ((numbers > 0) & (numbers < highest)).all():
         raise SettingError(f"`{name}` is {given!r}; give numbers between 0 and {highest}.")
     return numbers.tolist()
+
+
+def _point(past: Prepared, point: np.ndarray) -> np.ndarray:
+    """The forecast in the unit of the caller; what has none stays at its only reading."""
+    stays = np.isnan(past.scaler.scale) & ~np.isnan(point)
+    return np.where(stays, past.scaler.mean, past.scaler.undo(point))

@@ -1,35 +1,26 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
-import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import (
-    Batch,
-    Frequency,
-    Panel,
-    Series,
-    System,
-    canonical_order,
-    read_panel,
-    write_forecast,
-)
+from orderless.data import Batch, Frequency, Panel, Series, System, read_panel, write_forecast
 from orderless.data.reading import FINER
 from orderless.errors import SettingError
 from orderless.estimators.backtest import (
     Backtest,
+    Scored,
+    compare,
     coverage,
-    cut_future,
     find_origins,
-    lengthen,
     score,
+    warn_empty,
 )
 from orderless.estimators.base import (
     Estimator,
@@ -42,10 +33,12 @@ from orderless.estimators.base import (
 )
 from orderless.estimators.baselines import POOLED, Ridges, fit_ridges, naive, seasonal_naive
 from orderless.estimators.conformal import (
-    CALM,
     ErrorTable,
+    PointAndWidth,
     column_endings,
     fit_error_table,
+    in_units,
+    stay,
     width_of,
 )
 from orderless.estimators.forecasting_task import (
@@ -56,17 +49,9 @@ from orderless.estimators.forecasting_task import (
     rows_of,
 )
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
-from orderless.estimators.preparation import (
-    Prepared,
-    learn_usual_spreads,
-    prepare,
-    scales_of_fit,
-    stack,
-    stack_facts,
-    stood_still,
-    usual_spreads,
-)
-from orderless.estimators.report import describe_data, describe_training, table, verdict
+from orderless.estimators.look_backs import learn_usual_spreads, look_back, stack_usual
+from orderless.estimators.preparation import Prepared, scales_of_fit, stack, stack_facts
+from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
 from orderless.estimators.steps import find_steps, restore_step
@@ -81,12 +66,10 @@ FEWEST_WINDOWS = 16
 """In a training step: many variables at few times teach less than some at more."""
 BLENDS = tuple(round(0.05 * k, 2) for k in range(21))
 SYSTEMS_AT_ONCE = 64
-MODEL = "this model"
 CENTERS = ("mean", "last")
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 NARROWEST = 1e-6
 """Between the outer quantiles, in units of a variable's spread; errors are divided by it."""
-Array = TypeVar("Array")
 
 
 class Forecaster(Estimator):
@@ -190,7 +173,7 @@ class Forecaster(Estimator):
         self.variables_in_ = panel.variables
         self.scales_ = scales_of_fit(panel, windows.ends)
         self.usual_spreads_ = learn_usual_spreads(panel, windows.ends)
-        systems = [self._prepare(one, last=len(one.times)) for one in panel.systems]
+        systems = [self._look_back(one, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         series = Series.from_arrays(
             [one.values for one in systems],
@@ -234,7 +217,8 @@ class Forecaster(Estimator):
         panel = self._read_at_known_step(data, columns)
         systems = [self._look_back(system) for system in panel.systems]
         forecasts = self._forecast(systems)
-        return write_forecast(panel, self._in_units(systems, forecasts, endings))
+        shifts = self.error_table_.shifts(endings)
+        return write_forecast(panel, in_units(systems, forecasts, shifts))
 
     def backtest(
         self,
@@ -256,50 +240,22 @@ class Forecaster(Estimator):
         nothing to score; with step=24 each of them ends with a row.
         """
         self._check_fitted()
-        horizon = self.horizon_
         windows = check_count("windows", windows, 1)
-        step = check_count("step", horizon if step is None else step, 1)
+        step = check_count("step", self.horizon_ if step is None else step, 1)
         endings = column_endings(level, None)
         self.error_table_.warn_beyond(endings)
         panel = self._read_at_known_step(data, columns)
-        origins, truth, widths, parts = [], [], [], {}
-        rivals: dict[str, list[np.ndarray]] = {MODEL: [], "naive": [], "seasonal naive": []}
-        for system in panel.systems:
-            starts = find_origins(system, windows, step, horizon)
-            pasts = [self._look_back(system, at) for at in starts]
-            values, observed, _ = stack(pasts, self.context_)
-            forecast = self._forecast(pasts)
-            rivals[MODEL].append(np.stack([one.point for one in forecast]))
-            widths.append(np.stack([one.width for one in forecast]))
-            rivals["naive"].append(naive(values, observed, horizon).numpy())
-            cuts = list(zip(pasts, starts, strict=True))
-            if self.season_ > self.context_:  # which is no reason to forget the season
-                longer = [lengthen(system, one, at, self.season_) for one, at in cuts]
-                values, observed, _ = stack(longer, self.season_)
-            repeated = seasonal_naive(values, observed, horizon, self.season_)
-            rivals["seasonal naive"].append(repeated.numpy())
-            for ending, block in self._in_units(pasts, forecast, endings).items():
-                parts.setdefault(ending, []).append(np.stack(block))
-            origins.append(starts)
-            future = np.stack([cut_future(system, one, at, horizon) for one, at in cuts])
-            # What the model has no forecast of is nobody's score, nor what has no spread. What has
-            # no unit is NaN already.
-            scored = np.isfinite(rivals[MODEL][-1])
-            scored &= ~np.stack([one.still for one in pasts])[:, :, None]
-            truth.append(np.where(scored, future, np.nan))
-        empty = sum(int(np.isnan(one).all((1, 2)).sum()) for one in truth)
-        if empty:
-            warnings.warn(
-                f"In {empty} of {windows * len(truth)} windows there is nothing to score. Where "
-                "rows lie more than a horizon apart, a `step` of as many steps as lie between them "
-                "gives each window one.",
-                stacklevel=2,
-            )
-        scores = {name: score(truth, forecast) for name, forecast in rivals.items()}
+        origins = [find_origins(one, windows, step, self.horizon_) for one in panel.systems]
+        shifts = self.error_table_.shifts(endings)
+        pairs = zip(panel.systems, origins, strict=True)
+        systems = [self._compare(system, starts, shifts) for system, starts in pairs]
+        warn_empty(systems)
+        scores = {name: score(systems, name) for name in systems[0].forecasts}
         for percent in np.atleast_1d([] if level is None else level):
-            ends = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
-            scores[MODEL][f"coverage-{percent:g}"] = coverage(truth, rivals[MODEL], widths, *ends)
-        return Backtest(write_forecast(panel, parts, origins=origins), scores)
+            low, high = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
+            scores[MODEL][f"coverage-{percent:g}"] = coverage(systems, low, high)
+        blocks = {ending: [one.blocks[ending] for one in systems] for ending in ("", *endings)}
+        return Backtest(write_forecast(panel, blocks, origins=origins), scores)
 
     def _check_settings(self) -> None:
         check_count("horizon", self.horizon, 1)
@@ -394,7 +350,7 @@ class Forecaster(Estimator):
         self, judge: Judge, windows: ForecastingWindows, systems: Sequence[Prepared]
     ) -> ErrorTable:
         """The errors on the calibration windows, each in units of the width of its forecast."""
-        usual = _stack_usual(systems, judge.changes.device)
+        usual = stack_usual(systems, judge.changes.device)
         assert usual is not None
         usual = rows_of(usual, windows.calibration, None)
         errors, observed = [], []
@@ -460,45 +416,24 @@ class Forecaster(Estimator):
     def _read_at_known_step(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
         return self._read(partial(read_panel, **self.known_steps), data, columns)
 
-    def _look_back(self, system: System, end: int | None = None) -> Prepared:
-        """What lies before `end`, ready for the network; the unit is NaN where nothing tells one.
-
-        So it is of a single reading of what `fit` did not see: 1 would be another in metres than in
-        miles.
-        """
-        past = self._prepare(system, last=self.context_, end=end)
-        order, _ = canonical_order(system.variables)
-        unseen = np.array([name not in self.scales_ for name in past.names])
-        lost = unseen & (system.observed[order, :end].sum(-1) == 1)
-        if not lost.any():
-            return past
-        scale = np.where(lost[:, None], np.nan, past.scaler.scale)
-        return replace(past, scaler=replace(past.scaler, scale=scale))
-
-    def _prepare(self, system: System, last: int, end: int | None = None) -> Prepared:
-        """The system ready for the network, and how much its variables vary as a rule.
-
-        Those that do not have the scale of `fit` tell that by the history at hand.
-        """
-        past = prepare(system, self.scales_, last=last, end=end)
-        if self.usual_spreads_ is None:
-            return past
-        order, _ = canonical_order(system.variables)
-        scale = past.scaler.scale[:, 0]
-        usual = np.array([self.usual_spreads_.get(name, 0.0) for name in past.names])
-        of_fit = np.array([self.scales_.get(name, (0.0, 0.0))[1] for name in past.names])
-        rows = order[of_fit != scale]
-        usual[of_fit != scale] = usual_spreads(
-            system.values[rows, :end], system.observed[rows, :end]
+    def _compare(
+        self, system: System, origins: np.ndarray, shifts: Mapping[str, np.ndarray]
+    ) -> Scored:
+        """What a backtest scores, and writes, of one system."""
+        pasts = [self._look_back(system, at) for at in origins]
+        forecasts = self._forecast(pasts)
+        return compare(
+            system, origins, pasts, forecasts, shifts, context=self.context_, season=self.season_
         )
-        usual /= scale
-        usual[usual == 0.0] = 1.0  # all changes lie at the ends
-        # What moves for the first time has the spread since then as its unit. That of the look-back
-        # is less where most of it stood still.
-        usual[stood_still(past.names, self.scales_)] = CALM**-0.5
-        return replace(past, usual=usual)
 
-    def _forecast(self, systems: Sequence[Prepared]) -> list["_Forecast[np.ndarray]"]:
+    def _look_back(
+        self, system: System, end: int | None = None, last: int | None = None
+    ) -> Prepared:
+        """What lies before `end`, ready for the network: the context, or `last` steps."""
+        last = self.context_ if last is None else last
+        return look_back(system, self.scales_, self.usual_spreads_, last=last, end=end)
+
+    def _forecast(self, systems: Sequence[Prepared]) -> list[PointAndWidth[np.ndarray]]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
         device = next(self.network_.parameters()).device
         results = []
@@ -509,7 +444,7 @@ class Forecaster(Estimator):
             members = observed.any(-1)
             if not complete:
                 masks = observed.to(device), members.to(device)
-            usual = _stack_usual(some, device)
+            usual = stack_usual(some, device)
             with threads_for(len(values) * values.shape[1]):
                 found = self._run(values.to(device), *masks, usual=usual)
             point = found.point.cpu()
@@ -517,7 +452,7 @@ class Forecaster(Estimator):
                 point = torch.where(members.unsqueeze(-1), point, torch.nan)
             points, widths = point.double().numpy(), found.width.expand_as(point).cpu().numpy()
             results += [
-                _stay(one, points[i, : len(one.names)], widths[i, : len(one.names)])
+                stay(one, points[i, : len(one.names)], widths[i, : len(one.names)])
                 for i, one in enumerate(some)
             ]
         return results
@@ -529,7 +464,7 @@ class Forecaster(Estimator):
         observed: Tensor | None = None,
         members: Tensor | None = None,
         usual: Tensor | None = None,
-    ) -> "_Forecast[Tensor]":
+    ) -> PointAndWidth[Tensor]:
         """The forecast; without the network where the blend keeps nothing of it.
 
         usual: [batch, variable], usual spreads; None in the first models, which were calibrated in
@@ -541,27 +476,12 @@ class Forecaster(Estimator):
         else:
             point, _, quantiles = network(values, observed, members)
         if quantiles is not None:
-            return _Forecast(point, (quantiles[..., -1] - quantiles[..., 0]).clamp(min=NARROWEST))
-        if usual is None:
-            return _Forecast(point, torch.ones_like(point[..., :1]))
-        return _Forecast(point, width_of(values, observed, usual))
-
-    def _in_units(
-        self,
-        systems: Sequence[Prepared],
-        forecasts: Sequence["_Forecast[np.ndarray]"],
-        endings: Mapping[str, float],
-    ) -> dict[str, list[np.ndarray]]:
-        """Point forecast and quantiles in the units and the variable order of the caller."""
-        pairs = list(zip(systems, forecasts, strict=True))
-        blocks = {"": [_point(past, forecast.point)[past.restore] for past, forecast in pairs]}
-        for ending, quantile in endings.items():
-            shift = self.error_table_.at(quantile)
-            blocks[ending] = [
-                past.scaler.undo(point + shift * width)[past.restore]
-                for past, (point, width) in pairs
-            ]
-        return blocks
+            width = (quantiles[..., -1] - quantiles[..., 0]).clamp(min=NARROWEST)
+        elif usual is None:
+            width = torch.ones_like(point[..., :1])
+        else:
+            width = width_of(values, observed, usual)
+        return PointAndWidth(point, width)
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
@@ -588,32 +508,6 @@ class Forecaster(Estimator):
             tensors["error_table"].numpy(), None if count is None else int(count)
         )
         super()._restore(facts, tensors)
-
-
-class _Forecast(NamedTuple, Generic[Array]):
-    """Points [..., variable, horizon], and in which unit the error of each is counted."""
-
-    point: Array
-    width: Array
-
-
-def _stack_usual(systems: Sequence[Prepared], device: torch.device) -> Tensor | None:
-    """Usual spreads [system, variable]; None in the first models, which know none."""
-    known = [one.usual for one in systems if one.usual is not None]
-    return stack_facts(known).float().to(device) if known else None
-
-
-def _stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> _Forecast[np.ndarray]:
-    """The forecast, in which a variable that never changed stays what it is, without doubt."""
-    still = past.still & past.observed.any(-1)
-    level = np.where(past.observed, past.values, -np.inf).max(-1, initial=-np.inf)[:, None]
-    return _Forecast(np.where(still[:, None], level, point), np.where(still[:, None], 0.0, width))
-
-
-def _point(past: Prepared, point: np.ndarray) -> np.ndarray:
-    """The forecast in the unit of the caller; what has none stays at its only reading."""
-    stays = np.isnan(past.scaler.scale) & ~np.isnan(point)
-    return np.where(stays, past.scaler.mean, past.scaler.undo(point))
 
 
 def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:

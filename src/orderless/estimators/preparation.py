@@ -31,8 +31,6 @@ MOVED = 1e-6
 a reading is rounded by in float32 (6e-8), in any unit. What was 0 has moved where it is not."""
 MOVE = 10.0
 """Spreads that such a move counts as, whatever its size: there is no spread to measure it in."""
-FARTHEST_SHARE = 100
-"""One reading in so many, at either end, is left out of a usual spread."""
 WHOLE = re.compile(r"(-?)0*([0-9]+?)(?:\.0*)?")
 """A whole number; what it is without zeros that say nothing."""
 
@@ -174,36 +172,6 @@ def scales_of_fit(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, f
     everything = learn_scales(panel, [len(system.times) for system in panel.systems])
     scales = learn_scales(panel, ends)
     return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
-
-
-def usual_spreads(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """The spread of each variable [variable, time] without a hundredth of readings at either end.
-
-    A single -9999 among thousands makes the spread of all of them many times what it is as a rule.
-    """
-    middle = observed.copy()
-    for row, seen in enumerate(observed):
-        readings = values[row, seen]
-        cut = len(readings) // FARTHEST_SHARE
-        if cut:
-            readings = np.partition(readings, (cut, len(readings) - 1 - cut))
-            low, high = readings[cut], readings[-1 - cut]
-            middle[row] &= (values[row] >= low) & (values[row] <= high)
-    return mean_and_spread(values, middle)[1][:, 0]
-
-
-def learn_usual_spreads(panel: Panel, ends: Sequence[int]) -> dict[str, float]:
-    """Of every variable that changes in the first `ends` time steps, in the calmest system.
-
-    Systems of one name may differ in size: what is usual for the largest drowns the smallest.
-    """
-    least: dict[str, float] = {}
-    for system, end in zip(panel.systems, ends, strict=True):
-        spreads = usual_spreads(system.values[:, :end], system.observed[:, :end]).tolist()
-        for name, spread in zip(system.variables, spreads, strict=True):
-            if spread > 0:
-                least[name] = min(spread, least.get(name, spread))
-    return dict(sorted(least.items()))
 
 
 def learn_levels(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
