@@ -4,7 +4,7 @@ import torch
 
 from orderless import Classifier, Detector, Forecaster
 from orderless.data.simulate import motions, plant
-from orderless.errors import DataError
+from orderless.errors import DataError, SettingError
 from orderless.estimators import verification
 from orderless.estimators.verification import Check, verify
 
@@ -144,3 +144,8 @@ def test_an_error_that_is_not_a_number_is_a_broken_promise():
         "tolerance": 1.0,
         "holds": False,
     }
+
+
+def test_a_column_role_that_does_not_exist_is_named(forecaster, data):
+    with pytest.raises(SettingError, match="no argument 'tme'"):
+        verify(forecaster, data, columns={"tme": "t"})

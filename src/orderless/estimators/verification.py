@@ -37,6 +37,8 @@ ROUNDING_32 = 1e-4
 ROUNDING_64 = 1e-10
 MOST_SYSTEMS = 4
 MOST_STEPS = 512
+Answers = Sequence[np.ndarray]
+"""One for each system, see `_answers`."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,15 @@ def verify(
     estimator = copy.copy(estimator)
     estimator.strict_variables = False
     panel = _trim(_read(estimator, data, columns or {}, seed), estimator)
+    expected = _answers(estimator, panel)
     random = np.random.default_rng(seed)
     checks = [
-        _order(estimator, panel, random),
-        _dead_variable(estimator, panel),
+        _order(estimator, panel, expected, random),
+        _dead_variable(estimator, panel, expected),
         _poisoned_gaps(estimator, panel, random),
         _company(estimator, panel),
         _other_numbers(estimator, panel),
-        _saving(estimator, panel),
+        _saving(estimator, panel, expected),
     ]
     if isinstance(estimator, Forecaster):
         checks += _hidden_future(estimator, panel, random)
@@ -137,18 +140,12 @@ def _distance(estimator: Estimator, system: System, answer: np.ndarray, other: n
     return float(known.max(initial=0.0))
 
 
-def _order(estimator: Estimator, panel: Panel, random: np.random.Generator) -> Check:
-    expected = _answers(estimator, panel)
+def _order(
+    estimator: Estimator, panel: Panel, expected: Answers, random: np.random.Generator
+) -> Check:
     orders = [random.permutation(len(system.variables)) for system in panel.systems]
-    moved = _answers(
-        estimator,
-        replace(
-            panel,
-            systems=tuple(
-                _pick(system, order) for system, order in zip(panel.systems, orders, strict=True)
-            ),
-        ),
-    )
+    mixed = tuple(map(_pick, panel.systems, orders))
+    moved = _answers(estimator, replace(panel, systems=mixed))
     if isinstance(estimator, Classifier):
         restored = moved
     else:
@@ -161,7 +158,7 @@ def _order(estimator: Estimator, panel: Panel, random: np.random.Generator) -> C
     )
 
 
-def _dead_variable(estimator: Estimator, panel: Panel) -> Check:
+def _dead_variable(estimator: Estimator, panel: Panel, expected: Answers) -> Check:
     """A column of NaN, named so that it falls among the others."""
     systems = []
     for system in panel.systems:
@@ -181,7 +178,7 @@ def _dead_variable(estimator: Estimator, panel: Panel) -> Check:
     return Check(
         "dead variable",
         "a variable without a single value changes nothing for the others",
-        _worst(estimator, panel, _answers(estimator, panel), answers),
+        _worst(estimator, panel, expected, answers),
         ROUNDING_32,
     )
 
@@ -246,7 +243,7 @@ def _other_numbers(estimator: Estimator, panel: Panel) -> Check:
     )
 
 
-def _saving(estimator: Estimator, panel: Panel) -> Check:
+def _saving(estimator: Estimator, panel: Panel, expected: Answers) -> Check:
     with tempfile.TemporaryDirectory() as folder:
         estimator.save(folder)
         loaded = load(folder)
@@ -254,7 +251,7 @@ def _saving(estimator: Estimator, panel: Panel) -> Check:
     return Check(
         "save and load",
         "a saved model answers the same, to the bit",
-        _worst(estimator, panel, _answers(estimator, panel), answers),
+        _worst(estimator, panel, expected, answers),
         EXACT,
     )
 
@@ -388,12 +385,7 @@ def _causal_scans(network: torch.nn.Module) -> Check | None:
     return Check("causality (inside)", promise, worst, ROUNDING_64)
 
 
-def _worst(
-    estimator: Estimator,
-    panel: Panel,
-    expected: Sequence[np.ndarray],
-    answers: Sequence[np.ndarray],
-) -> float:
+def _worst(estimator: Estimator, panel: Panel, expected: Answers, answers: Answers) -> float:
     triples = zip(panel.systems, expected, answers, strict=True)
     return max(_distance(estimator, *triple) for triple in triples)
 
@@ -440,14 +432,12 @@ def _context(estimator: Any) -> int:
 
 
 def _read(estimator: Any, data: Any, columns: Mapping[str, Hashable], seed: int) -> Panel:
-    read: Callable[..., Panel] = read_cases if isinstance(estimator, Classifier) else read_panel
-    if isinstance(estimator, (Forecaster, Detector)):
-        read = partial(read, **estimator.known_steps)
     if data is None:
         return _simulate(estimator, seed)
-    if not isinstance(data, (Panel, np.ndarray, list, tuple, Tensor)):
-        columns = {**estimator.columns_, **columns}
-    return read(data, **columns)
+    read: Callable[..., Panel] = read_cases
+    if not isinstance(estimator, Classifier):
+        read = partial(read_panel, **estimator.known_steps)
+    return estimator._read(read, data, columns)
 
 
 def _simulate(estimator: Any, seed: int) -> Panel:
