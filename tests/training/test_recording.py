@@ -48,3 +48,12 @@ def test_a_recorded_run_that_was_interrupted_ends_like_one_that_was_not(tmp_path
     train(resumed, config)
     train(whole, settings(device="cuda"))
     assert same(resumed, whole)
+
+
+def test_one_run_after_another_takes_no_more_memory():
+    """cuBLAS keeps memory for every stream and thread that ever called it."""
+    taken = []
+    for _ in range(3):
+        train(Toy(), settings(device="cuda"))
+        taken.append(torch.cuda.memory_allocated())
+    assert taken[0] == taken[1] == taken[2]

@@ -28,6 +28,7 @@ from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig
 from orderless.training import Epoch, Outcome, Task, train
 from orderless.training.checkpoints import load_checkpoint
+from orderless.training.recording import own_stream
 
 COLUMNS = ("time", "variable", "value", "group")
 NETWORK = "network/"
@@ -55,7 +56,7 @@ def all_or_nothing(
     def whole(self: Model, /, *args: Given.args, **kwargs: Given.kwargs) -> Model:
         before = dict(vars(self))
         try:
-            with torch.inference_mode(False):
+            with torch.inference_mode(False), own_stream(choose_device(self.device)):
                 return fit(self, *args, **kwargs)
         except BaseException:
             # One assignment, so that a second Ctrl-C cannot stop it halfway.
@@ -176,7 +177,6 @@ class Estimator(ABC):
         self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
     ) -> Outcome:
         """Train the network of the task, and keep it."""
-        choose_device(self.device)
         settings = build_training_config(
             defaults,
             self.training,

@@ -29,7 +29,7 @@ from orderless.training.checkpoints import (
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
-from orderless.training.recording import Recorder
+from orderless.training.recording import Recorder, own_stream
 
 
 class Task(Protocol):
@@ -114,9 +114,9 @@ def train(task: Task, config: TrainingConfig, *, show_progress: bool = True) -> 
     """
     started = time.monotonic()
     accelerator = _start_accelerator(config)
-    task.to(accelerator.device)
     devices = [accelerator.device] if accelerator.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    with own_stream(accelerator.device), torch.random.fork_rng(devices=devices):
+        task.to(accelerator.device)
         run = _Run(task, config, accelerator)
         run.restore()
         run.make_place()

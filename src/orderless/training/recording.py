@@ -1,12 +1,40 @@
 """A step as a CUDA graph: recorded once for each set of shapes, then replayed without Python."""
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class _Streams(threading.local):
+    """A stream for each device: cuBLAS keeps 32 MB for every stream that a thread calls it on."""
+
+    def __init__(self) -> None:
+        self.of: dict[torch.device, torch.cuda.Stream] = {}
+
+
+_streams = _Streams()
+
+
+@contextmanager
+def own_stream(device: torch.device) -> Iterator[None]:
+    """On a GPU, work on a stream that can be recorded: the same for all that a thread trains."""
+    if device.type != "cuda":
+        yield
+        return
+    caller = torch.cuda.current_stream(device)
+    stream = _streams.of.get(caller.device) or torch.cuda.Stream(device)
+    _streams.of[caller.device] = stream
+    stream.wait_stream(caller)
+    try:
+        with torch.cuda.stream(stream):
+            yield
+    finally:
+        caller.wait_stream(stream)
 
 
 class Recorder:
@@ -17,11 +45,10 @@ class Recorder:
     numbers continue from the seed of the generator at the time of the replay, as in a plain call.
 
     For this it must always be the same function, launch the same kernels whenever the shapes are
-    the same, and read nothing back from the device.
+    the same, and read nothing back from the device. And it must run within `own_stream`.
     """
 
     def __init__(self) -> None:
-        self.stream = torch.cuda.Stream()
         self.pool = torch.cuda.graph_pool_handle()  # one for all: no two of them run at a time
         self.recordings: dict[tuple, Recording | None] = {}
 
@@ -30,11 +57,8 @@ class Recorder:
         key = tuple(None if one is None else (one.shape, one.dtype) for one in inputs)
         if key not in self.recordings:
             self.recordings[key] = None
-            # On the stream of the recordings: backward passes remember the stream they began on.
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
+            with _in_this_thread():
                 function(*inputs)
-            torch.cuda.current_stream().wait_stream(self.stream)
             return
         recording = self.recordings[key]
         if recording is None:
@@ -49,7 +73,8 @@ class Recorder:
     ) -> "Recording":
         held = tuple(None if one is None else one.clone() for one in inputs)
         graph = torch.cuda.CUDAGraph()
-        with _no_garbage_collection(), torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+        recorded = torch.cuda.graph(graph, pool=self.pool, stream=torch.cuda.current_stream())
+        with _no_garbage_collection(), _in_this_thread(), recorded:
             function(*held)
         return Recording(graph, held)
 
@@ -59,6 +84,11 @@ class Recording(NamedTuple):
 
     graph: torch.cuda.CUDAGraph
     inputs: tuple[Tensor | None, ...]
+
+
+def _in_this_thread():
+    """Backward passes too: in a thread of their own they would have a cuBLAS of their own."""
+    return torch.autograd.set_multithreading_enabled(False)
 
 
 @contextmanager
