@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
-from orderless.ops.triton import fast, kernels, shared_kernels, tables
+from orderless.ops.triton import fast, shared_kernels, tables
 
 low, states = sys.argv[1], int(sys.argv[2])
 lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
@@ -24,13 +24,13 @@ wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table d_step d
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
-sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": states, "PADDED": 16, "AT_ONCE": 64}
+sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": states, "PADDED": 16, "AT_ONCE": 32}
 sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
     (tables.sums_gradient, 4, ()),
-    (kernels.carry_segments, 1, ()),
-    (kernels.carry_segments, 1, ("ADJOINT",)),
+    (shared_kernels.carry_segments, 1, ()),
+    (shared_kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),
     (shared_kernels.trajectory, 1, ("ENDS",)),
     (shared_kernels.trajectory_backward, 1, ("ENDS",)),

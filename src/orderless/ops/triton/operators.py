@@ -41,7 +41,7 @@ table_kernels = on_demand("orderless.ops.triton.tables")
 kernels = on_demand("orderless.ops.triton.kernels")
 
 MOST_VARIABLES = 4  # in a program, which share its tables
-PROGRAMS = 256  # run at once on a large GPU: where there are fewer, time is split
+PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
 FEW_PARTS = 8  # sums of parts that a program can take in passing
 MANY_PROGRAMS = 128  # that together can take any sum of parts as fast as memory gives it
 
@@ -146,7 +146,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     rows = batch * slices * triton.cdiv(variables, block)
     # A segment pays a second pass over its inputs, so time is split only where it is long.
     most_segments = max(1, chunks // 8)
-    segments = min(triton.cdiv(PROGRAMS, rows), most_segments) if 2 * rows < PROGRAMS else 1
+    segments = min(max(1, PROGRAMS // rows), most_segments)
     per_segment = triton.cdiv(chunks, segments)
     return _Sizes(
         batch, variables, time, channels, heads, states, block, width,

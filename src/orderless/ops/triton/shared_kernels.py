@@ -417,6 +417,66 @@ def trajectory_backward(
 
 
 @triton.jit
+def carry_segments(
+    over_segments, start, ends, before,
+    variables, channels, head_size, segments,
+    AT_ONCE: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
+    HAS_START: tl.constexpr, ADJOINT: tl.constexpr,
+):  # fmt: skip
+    """From the state after each segment from zero, the true state before each segment.
+
+    ADJOINT: from the gradient before each, that after each. One program per (batch, variable, head,
+    state, WIDTH channels). It loads AT_ONCE segments before it uses the first of them.
+    """
+    per_head, heads = tl.cdiv(head_size, WIDTH), channels // head_size
+    pid = tl.program_id(0).to(tl.int64)
+    p = (pid % per_head) * WIDTH + tl.arange(0, WIDTH)
+    n = pid // per_head % STATES
+    head = pid // per_head // STATES % heads
+    outer = pid // per_head // STATES // heads
+    inside = p < head_size
+    size, line = 2 * STATES * channels, 3 * PADDED
+    # The part of a state that moves the other one: h moves v, but for gradients.
+    to_a = n * channels + head * head_size + p
+    to_b = to_a + STATES * channels
+    over_a = over_segments + (outer // variables * heads + head) * segments * line + n
+    over_ab = over_a + PADDED
+    over_b = over_ab + PADDED
+    if ADJOINT:
+        to_a, to_b = to_b, to_a
+        over_a, over_b = over_b, over_a
+    a = tl.zeros([WIDTH], tl.float32)
+    b = tl.zeros([WIDTH], tl.float32)
+    if HAS_START:
+        a = tl.load(start + outer * size + to_a, mask=inside, other=0.0)
+        b = tl.load(start + outer * size + to_b, mask=inside, other=0.0)
+    for first in range(0, segments, AT_ONCE):
+        visited = first + tl.arange(0, AT_ONCE)
+        real = visited < segments
+        at = (segments - 1 - visited if ADJOINT else visited) * line
+        # A lane keeps those of a segment, and hands them to the others.
+        keep_a = tl.load(over_a + at, mask=real, other=0.0)
+        a_to_b = tl.load(over_ab + at, mask=real, other=0.0)
+        keep_b = tl.load(over_b + at, mask=real, other=0.0)
+        at = (outer * segments + (segments - 1 - first if ADJOINT else first)) * size
+        further = -size if ADJOINT else size
+        own = ()
+        for i in tl.static_range(AT_ONCE):
+            # What is after the last moves nothing.
+            real = inside & (first + i < segments - 1)
+            own_a = tl.load(ends + at + i * further + to_a, mask=real, other=0.0)
+            own_b = tl.load(ends + at + i * further + to_b, mask=real, other=0.0)
+            own = own + ((own_a, own_b),)  # noqa: RUF005
+        for i in tl.static_range(AT_ONCE):
+            real = inside & (first + i < segments)
+            tl.store(before + at + i * further + to_a, a, mask=real)
+            tl.store(before + at + i * further + to_b, b, mask=real)
+            own_a, own_b = own[i]
+            b = _one(keep_b, i) * b + _one(a_to_b, i) * a + own_b
+            a = _one(keep_a, i) * a + own_a
+
+
+@triton.jit
 def _times(pid, blocks, TIMES: tl.constexpr):
     """[TIMES, 1, 1] times of a block."""
     return (pid % blocks) * TIMES + tl.arange(0, TIMES)[:, None, None]

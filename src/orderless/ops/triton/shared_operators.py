@@ -20,14 +20,13 @@ from orderless.ops.triton.launch import (
 )
 from orderless.ops.triton.rehearsal import launch, on_demand
 
-kernels = on_demand("orderless.ops.triton.kernels")
 shared_kernels = on_demand("orderless.ops.triton.shared_kernels")
 
 Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
-SEGMENTS_AT_ONCE = 64  # whose loads a warp makes at once; it has registers for 128
+SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
@@ -243,12 +242,11 @@ def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bo
     """
     batch, variables, segments, _, states, channels = ends.shape
     heads, padded = over_segments.shape[1], over_segments.shape[-1]
-    # What a warp holds is always as much. With 64 segments it moves 32 bytes, the least there is.
     at_once = min(SEGMENTS_AT_ONCE, triton.next_power_of_2(segments))
-    width = min(8 * 64 // at_once, max(8, triton.next_power_of_2(channels // heads)))
+    width = min(32, triton.next_power_of_2(channels // heads))
     before = torch.empty_like(ends)
     programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
-    launch(kernels.carry_segments, (programs,))(
+    launch(shared_kernels.carry_segments, (programs,))(
         over_segments, start, ends, before, variables, channels, channels // heads, segments,
         AT_ONCE=at_once, WIDTH=width, STATES=states, PADDED=padded,
         HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
