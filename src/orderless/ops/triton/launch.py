@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from functools import wraps
+from itertools import chain
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from orderless.ops.backward import refuse
-from orderless.ops.triton.rehearsal import rehearse
+from orderless.ops.triton.rehearsal import launch, on_demand, rehearse
+
+table_kernels = on_demand("orderless.ops.triton.tables")
 
 UNROLL = 8  # steps of a recurrence whose loads are made at once
 CHUNK = 16  # times
@@ -96,3 +100,27 @@ def sum_slices(slices: Tensor) -> Tensor:
         return slices[0]
     # Two are the rule, and adding is much faster than summing over a leading axis.
     return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
+
+
+def sum_parts(
+    parts: Tensor, others: Tensor, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """The sums over the first axis of two arrays, of which one may be empty; the first as `dtype`.
+
+    By one kernel that fills the device, always in the same order.
+    """
+    totals = (
+        parts.new_empty(parts.shape[1:], dtype=dtype),
+        others.new_empty(others.shape[1:], dtype=torch.float32),
+    )
+    # Small sums are cut into more programs, which then load more parts at once.
+    blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
+    programs = sum(
+        triton.cdiv(total.numel(), block) for total, block in zip(totals, blocks, strict=True)
+    )
+    arguments = (
+        (part, total, len(part), total.numel())
+        for part, total in zip((parts, others), totals, strict=True)
+    )
+    launch(table_kernels.sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
+    return totals

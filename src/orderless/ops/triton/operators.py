@@ -23,6 +23,7 @@ from orderless.ops.triton.launch import (
     rows_contiguous,
     shapes_of,
     strides,
+    sum_parts,
     sum_slices,
     towards,
     with_gradients,
@@ -276,22 +277,6 @@ def _segment_states(
     return carry(made.over_segments, start, ends, adjoint)
 
 
-def _sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """One part in place of many, of two arrays at once, by a kernel that fills the device."""
-    both = (parts, others)
-    totals = [part.new_empty(part.shape[1:], dtype=torch.float32) for part in both]
-    # Small sums are cut into more programs, which then load more parts at once.
-    blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
-    programs = sum(
-        triton.cdiv(total.numel(), block) for total, block in zip(totals, blocks, strict=True)
-    )
-    arguments = (
-        (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
-    )
-    launch(table_kernels.sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
-    return totals[0], totals[1]
-
-
 @operator
 def scan(
     x: Tensor,
@@ -321,7 +306,7 @@ def scan(
     # As a second input the field costs little; segments of time know of no second input.
     beside = fast and sizes.segments == 1
     if field is not None and field_write is not None and not beside:
-        shared = field_response(field, field_write, step, *rates, reverse)
+        shared, _ = field_response(field, field_write, step, *rates, reverse)
         field = field_write = None
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
@@ -464,7 +449,7 @@ def scan_backward(
         pool(read, d_y, None, present, d_shared, back=shared, d_weights=d_read, add=True)
     programs = sizes.batch * sizes.heads * sizes.chunks
     if len(borders) > FEW_PARTS and programs < MANY_PROGRAMS:
-        sums, borders = (total.unsqueeze(0) for total in _sum_parts(sums, borders))
+        sums, borders = (total.unsqueeze(0) for total in sum_parts(sums, borders))
     d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     d_rates = step.new_empty(sizes.batch * sizes.chunks, 3, sizes.heads, sizes.states)
     launch(table_kernels.sums_gradient, (programs,))(
@@ -474,7 +459,7 @@ def scan_backward(
         num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)
-    d_skip, d_rates = _sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)
+    d_skip, d_rates = sum_parts(d_skip[:0] if skip is None else d_skip, d_rates)
     d_skip = d_skip[:, : sizes.head_size].reshape(sizes.channels)
     return (
         d_x,
@@ -538,8 +523,9 @@ def _gradients(
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, present, reverse)
         d_y, d_gate = _gate_gradients(d_y, before, gate, present)
+    table = None
     if field is not None:
-        shared = field_response(field, field_write, step, h, v, vh, reverse)
+        shared, table = field_response(field, field_write, step, h, v, vh, reverse)
     d_x, d_step, d_rates, d_write, d_read, d_shared, d_skip, d_state = scan_backward(
         d_y, d_end, *own, shared, skip, state, present, reverse
     )
@@ -549,10 +535,9 @@ def _gradients(
         d_shared[:, last] += d_end.sum(1)
     d_field = d_field_write = None
     if field is not None:
-        d_field, d_field_write, more_step, more_rates = field_response_backward(
-            d_shared, shared, field, field_write, step, h, v, vh, reverse
+        d_field, d_field_write, d_step, d_rates = field_response_backward(
+            d_shared, shared, table, field, field_write, step, h, v, vh, d_step, d_rates, reverse
         )
-        d_step, d_rates = d_step + more_step, d_rates + more_rates
         d_shared = None
     return (
         d_x,

@@ -64,46 +64,84 @@ def fill_steps(
     tl.store(out, columns, mask=inside[:, None])
 
 
+@triton.jit
+def _column(d_table, at, inside, parts, part_size, column: tl.constexpr):
+    """One column of the gradient of a step table: the sum of what slices of channels left."""
+    total = tl.zeros(inside.shape, tl.float32)
+    for part in range(parts):
+        total += tl.load(d_table + part * part_size + at + column, mask=inside, other=0.0)
+    return total
+
+
 @triton.jit(do_not_specialize=["towards"])
 def steps_gradient(
-    step, rate_h, rate_v, rate_vh, d_table, d_step, d_rates,
-    time, heads, towards, step_batch, step_time, parts, part_size,
-    STATES: tl.constexpr, TIMES: tl.constexpr,
+    step, rate_h, rate_v, rate_vh, field_write, d_table, given_step, given_rates,
+    d_step, d_rates, d_write,
+    time, heads, batch, towards, step_batch, step_time, write_batch, write_time, parts, part_size,
+    STATES: tl.constexpr, PADDED: tl.constexpr, TIMES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
-    """From a step table to d_step [B,T,H,N] and d_rates [3, B,H,N, block of times]."""
+    """From what `trajectory_backward` summed to the gradients of steps, rates and field_write.
+
+    d_step [B,T,H]; d_rates [block of times, B, 3,H,N]; d_write [H, B,T,2,N]. What is given, of
+    steps [B,T,H] and rates [3,H,N], is added. One program per (block of times, batch, head).
+    """
     pid = tl.program_id(0).to(tl.int64)
-    blocks = tl.cdiv(time, TIMES)
-    outer = pid // blocks
-    n, head, b = outer % STATES, (outer // STATES) % heads, outer // STATES // heads
-    tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
-    inside = tick < time
+    head, b, block = pid % heads, pid // heads % batch, pid // heads // batch
+    tick = block * TIMES + tl.arange(0, TIMES)[:, None]
+    n = tl.arange(0, PADDED)[None, :]
+    inside = (tick < time) & (n < STATES)
     t = time_of(tick, time, towards)
-    span = tl.load(step + b * step_batch + t * step_time + head, mask=inside, other=0.0)
+    span = tl.load(step + b * step_batch + t * step_time + head, mask=tick < time, other=0.0)
     span = span.to(tl.float32)
-    h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
-    source = d_table + (outer * time + tick) * 8
-    d0 = tl.zeros([TIMES], tl.float32)
-    d1 = tl.zeros([TIMES], tl.float32)
-    d2 = tl.zeros([TIMES], tl.float32)
-    d3 = tl.zeros([TIMES], tl.float32)
-    d4 = tl.zeros([TIMES], tl.float32)
-    d5 = tl.zeros([TIMES], tl.float32)
-    at = source
-    for _ in range(parts):
-        d0 += tl.load(at, mask=inside, other=0.0)
-        d1 += tl.load(at + 1, mask=inside, other=0.0)
-        d2 += tl.load(at + 2, mask=inside, other=0.0)
-        d3 += tl.load(at + 3, mask=inside, other=0.0)
-        d4 += tl.load(at + 4, mask=inside, other=0.0)
-        d5 += tl.load(at + 5, mask=inside, other=0.0)
-        at += part_size
-    a_h, a_v, a_vh, a_span = transition_gradient(h, v, vh, span, d0, d1, d2)
-    b_h, b_v, b_vh, b_span = hold_gradient(h, v, vh, span, d3, d4, d5)
-    tl.store(d_step + ((b * time + t) * heads + head) * STATES + n, a_span + b_span, mask=inside)
-    size = tl.num_programs(0)
-    tl.store(d_rates + pid, tl.sum(a_h + b_h, 0))
-    tl.store(d_rates + size + pid, tl.sum(a_v + b_v, 0))
-    tl.store(d_rates + 2 * size + pid, tl.sum(a_vh + b_vh, 0))
+    of_rates = head * STATES + n
+    h = tl.load(rate_h + of_rates, mask=n < STATES, other=-1.0)
+    v = tl.load(rate_v + of_rates, mask=n < STATES, other=-1.0)
+    vh = tl.load(rate_vh + of_rates, mask=n < STATES, other=0.0)
+    at = (((b * heads + head) * STATES + n) * time + tick) * 8
+    d_h, d_v, d_vh, d_span = transition_gradient(
+        h, v, vh, span,
+        _column(d_table, at, inside, parts, part_size, 0),
+        _column(d_table, at, inside, parts, part_size, 1),
+        _column(d_table, at, inside, parts, part_size, 2),
+    )  # fmt: skip
+    by_h = tl.zeros([TIMES, PADDED], tl.float32)
+    by_v, by_vh = by_h, by_h
+    if HAS_DRIVE:
+        by_h = _column(d_table, at, inside, parts, part_size, 3)
+        by_v = _column(d_table, at, inside, parts, part_size, 4)
+        by_vh = _column(d_table, at, inside, parts, part_size, 5)
+    if HAS_FIELD:
+        of_h = _column(d_table, at, inside, parts, part_size, 6)
+        of_v = _column(d_table, at, inside, parts, part_size, 7)
+        at = field_write + b * write_batch + t * write_time + n
+        w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
+        by_h, by_v, by_vh = by_h + w_h * of_h, by_v + w_v * of_v, by_vh + w_h * of_v
+        phi_h, phi_v, phi_vh = hold(h, v, vh, span)
+        at = d_write + ((head * batch + b) * time + t) * (2 * STATES) + n
+        tl.store(at, phi_h * of_h + phi_vh * of_v, mask=inside)
+        tl.store(at + STATES, phi_v * of_v, mask=inside)
+    more_h, more_v, more_vh, more_span = hold_gradient(h, v, vh, span, by_h, by_v, by_vh)
+    at = (b * time + t) * heads + head
+    total = tl.sum(tl.where(inside, d_span + more_span, 0.0), 1)[:, None]
+    if given_step is not None:
+        total += tl.load(given_step + at, mask=tick < time, other=0.0)
+    tl.store(d_step + at, total, mask=tick < time)
+    # For the first program of a head to add.
+    first = (pid < heads) & (n < STATES)
+    at, size = of_rates, heads * STATES
+    out = d_rates + (block * batch + b) * (3 * size)
+    h_rate = tl.sum(tl.where(inside, d_h + more_h, 0.0), 0)[None, :]
+    v_rate = tl.sum(tl.where(inside, d_v + more_v, 0.0), 0)[None, :]
+    vh_rate = tl.sum(tl.where(inside, d_vh + more_vh, 0.0), 0)[None, :]
+    if given_rates is not None:
+        h_rate += tl.load(given_rates + at, mask=first, other=0.0)
+        v_rate += tl.load(given_rates + size + at, mask=first, other=0.0)
+        vh_rate += tl.load(given_rates + 2 * size + at, mask=first, other=0.0)
+    tl.store(out + at, h_rate, mask=n < STATES)
+    tl.store(out + size + at, v_rate, mask=n < STATES)
+    tl.store(out + 2 * size + at, vh_rate, mask=n < STATES)
 
 
 @triton.jit
@@ -317,7 +355,7 @@ def trajectory(
 @triton.jit(do_not_specialize=["towards"])
 def trajectory_backward(
     drive, field, field_write, table, start, z, d_z, d_after,
-    d_drive, d_field, d_write, d_table, d_start,
+    d_drive, d_field, d_table, d_start,
     write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
     STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
@@ -326,7 +364,9 @@ def trajectory_backward(
     """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
 
     d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
-    d_field [N,B,T,D], d_write [slice, B,T,H,2,N], d_table [slice, B,H,N,T,8].
+    d_field [N,B,T,D]. d_table [slice, B,H,N,T,8]: sums over channels from which `steps_gradient`
+    finds all that has no channels. With (g, u) the gradients of (h, v): g h, u v and u h of the
+    state before, then g h, u v and u h of the drive, then g and u times the field.
     """
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
@@ -383,26 +423,22 @@ def trajectory_backward(
                 u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
                                                 HAS_FIELD)  # fmt: skip
                 by_h, by_v = phi_h * g + phi_vh * u, phi_v * u
-                if HAS_DRIVE:
-                    at = ((b * time + t) * 2 * STATES + n) * channels + d
-                    tl.store(d_drive + at, by_h, mask=inside & real)
-                    tl.store(d_drive + at + row, by_v, mask=inside & real)
-                if HAS_FIELD:
-                    u_h += w_h * f
-                    u_v += w_v * f
-                    at = ((n * batch + b) * time + t) * channels + d
-                    tl.store(d_field + at, w_h * by_h + w_v * by_v, mask=inside & real)
-                    at = ((slice_ * batch + b) * time + t) * heads + head
-                    at = at * 2 * STATES + n
-                    tl.store(d_write + at, tl.sum(by_h * f, 0), mask=real)
-                    tl.store(d_write + at + STATES, tl.sum(by_v * f, 0), mask=real)
                 out = d_table + (part + line + tick) * 8
                 tl.store(out, tl.sum(g * h, 0), mask=real)
                 tl.store(out + 1, tl.sum(u * s, 0), mask=real)
                 tl.store(out + 2, tl.sum(u * h, 0), mask=real)
-                tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
-                tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
-                tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
+                if HAS_DRIVE:
+                    at = ((b * time + t) * 2 * STATES + n) * channels + d
+                    tl.store(d_drive + at, by_h, mask=inside & real)
+                    tl.store(d_drive + at + row, by_v, mask=inside & real)
+                    tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
+                    tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
+                    tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
+                if HAS_FIELD:
+                    at = ((n * batch + b) * time + t) * channels + d
+                    tl.store(d_field + at, w_h * by_h + w_v * by_v, mask=inside & real)
+                    tl.store(out + 6, tl.sum(g * f, 0), mask=real)
+                    tl.store(out + 7, tl.sum(u * f, 0), mask=real)
             g = e_h * g + e_vh * u
             u = e_v * u
         if not ENDS:

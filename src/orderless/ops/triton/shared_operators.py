@@ -1,6 +1,7 @@
 """What all variables share as operators: the pooled input, and states without a variable axis."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import triton
@@ -13,6 +14,7 @@ from orderless.ops.triton.launch import (
     rows_contiguous,
     shapes_of,
     strides,
+    sum_parts,
     sum_slices,
     towards,
     with_gradients,
@@ -26,6 +28,7 @@ Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
+TIMES = 16  # whose gradients of steps a program finds
 SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
 
@@ -297,21 +300,31 @@ def _states(
     return _follow(path, given, table, before, reverse)
 
 
+class _Gradients(NamedTuple):
+    """Of what a trajectory follows; empty where that is absent."""
+
+    drive: Tensor
+    field: Tensor
+    field_write: Tensor
+    step: Tensor
+    rates: Tensor
+    start: Tensor
+
+
 def _follow_back(
     path: _Path,
     given: _Input,
+    table: Tensor,
+    z: Tensor | None,
     d_z: Tensor,
     step: Tensor,
     rates: Rates,
     start: Tensor | None,
     reverse: bool,
-    z: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of drive, field, field_write, step, rates [3,H,N] and start; empty if absent.
-
-    z: the trajectory, where it is there already.
-    """
-    (table,) = _step_tables(path, step, rates, reverse=reverse)
+    d_step: Tensor | None = None,
+    d_rates: Tensor | None = None,
+) -> _Gradients:
+    """z: the trajectory, where it is there already. d_step and d_rates are added to."""
     before, over_segments = _before_segments(path, given, table, start, reverse)
     if z is None:
         z = _follow(path, given, table, before, reverse)
@@ -320,37 +333,42 @@ def _follow_back(
     if path.segments > 1:
         after = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
         kernel(
-            *given.tensors, table, None, None, d_z, None, None, None, None, None, after,
+            *given.tensors, table, None, None, d_z, None, None, None, None, after,
             *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
             HAS_START=False, HAS_AFTER=False, ENDS=True, UNROLL=UNROLL, STAGES=STAGES,
         )  # fmt: skip
         after = carry(over_segments, None, after, adjoint=True)
-    d_drive, d_field, d_write = (table.new_empty(0) for _ in range(3))
-    if given.drive is not None:
-        d_drive = torch.empty_like(given.drive)
-    if given.field is not None:
+    d_drive = table.new_empty(0) if given.drive is None else torch.empty_like(given.drive)
+    low, d_field, d_write = table.dtype, table.new_empty(0), table.new_empty(0)
+    if given.field is not None and given.field_write is not None:
+        low = given.field.dtype
         d_field = table.new_empty(path.states, path.batch, path.time, path.channels)
-        d_write = table.new_empty(path.slices, path.batch, path.time, path.heads, 2, path.states)
+        d_write = given.field_write.new_empty(
+            path.heads, path.batch, path.time, 2 * path.states,
+            dtype=None if path.heads == 1 else torch.float32,
+        )  # fmt: skip
     d_table = table.new_empty(path.slices, len(table), path.time, shared_kernels.STEP_COLUMNS)
     d_start = table.new_empty(path.batch, 2, path.states, path.channels)
     kernel(
-        *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_write, d_table, d_start,
+        *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_table, d_start,
         *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
         HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False, UNROLL=UNROLL,
         STAGES=STAGES,
     )  # fmt: skip
-    blocks = triton.cdiv(path.time, 64)
-    d_step = step.new_empty(path.batch, path.time, path.heads, path.states)
-    d_rates = step.new_empty(3, path.batch, path.heads, path.states, blocks)
-    launch(shared_kernels.steps_gradient, (table.shape[0] * blocks,))(
-        step, *rates, d_table, d_step, d_rates, path.time, path.heads,
-        towards(reverse), step.stride(0), step.stride(1), path.slices, d_table[0].numel(),
-        STATES=path.states, TIMES=64, num_warps=1,
+    blocks = triton.cdiv(path.time, TIMES)
+    all_d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
+    part_rates = step.new_empty(blocks * path.batch, 3, path.heads, path.states)
+    launch(shared_kernels.steps_gradient, (blocks * path.batch * path.heads,))(
+        step, *rates, given.field_write, d_table, d_step, d_rates, all_d_step, part_rates, d_write,
+        path.time, path.heads, path.batch, towards(reverse), step.stride(0), step.stride(1),
+        *given.strides, path.slices, d_table[0].numel(), **given.given,
+        STATES=path.states, PADDED=path.padded, TIMES=TIMES, num_warps=4,
     )  # fmt: skip
-    if given.field is not None and given.field_write is not None:
-        d_field = d_field.sum(0).to(given.field.dtype)
-        d_write = d_write.sum((0, 3)).to(given.field_write.dtype)
-    return d_drive, d_field, d_write, d_step.sum(-1), d_rates.sum((1, 4)), d_start
+    d_field, all_d_rates = sum_parts(d_field, part_rates, low)
+    if given.field_write is not None:
+        d_write = d_write[0] if path.heads == 1 else d_write.sum(0).to(given.field_write.dtype)
+        d_write = d_write.unflatten(-1, (2, path.states))
+    return _Gradients(d_drive, d_field, d_write, all_d_step, all_d_rates, d_start)
 
 
 @operator
@@ -362,44 +380,52 @@ def field_response(
     rate_v: Tensor,
     rate_vh: Tensor,
     reverse: bool,
-) -> Tensor:
-    """What a field makes of every state, [B,T,2,N,D] in float32."""
+) -> tuple[Tensor, Tensor]:
+    """What a field makes of every state, [B,T,2,N,D] in float32, and the table of its steps."""
     path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
     given = _input(None, field, field_write)
     (table,) = _step_tables(path, step, (rate_h, rate_v, rate_vh), reverse=reverse)
-    return _states(path, given, table, None, reverse)
+    return _states(path, given, table, None, reverse), table
 
 
 @shapes_of(field_response)
 def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
     batch, time, channels = field.shape
-    return step.new_empty(batch, time, 2, field_write.shape[-1], channels)
+    states = field_write.shape[-1]
+    rows = (time + UNROLL - 1) // UNROLL * UNROLL
+    return (
+        step.new_empty(batch, time, 2, states, channels),
+        step.new_empty(batch * step.shape[-1] * states, rows, 8),
+    )
 
 
 @operator
 def field_response_backward(
     d_z: Tensor,
     z: Tensor,
+    table: Tensor,
     field: Tensor,
     field_write: Tensor,
     step: Tensor,
     rate_h: Tensor,
     rate_v: Tensor,
     rate_vh: Tensor,
+    d_step: Tensor,
+    d_rates: Tensor,
     reverse: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of field, field_write, step and rates [3,H,N]."""
+    """Gradients of field, field_write, step and rates [3,H,N]; the last two are added to."""
     path = _path(field.shape[0], field.shape[-1], field_write.shape[-1], step)
-    _, d_field, d_write, d_step, d_rates, _ = _follow_back(
-        path, _input(None, field, field_write), d_z.contiguous(), step,
-        (rate_h, rate_v, rate_vh), None, reverse, z,
+    found = _follow_back(
+        path, _input(None, field, field_write), table, z, d_z.contiguous(), step,
+        (rate_h, rate_v, rate_vh), None, reverse, d_step, d_rates,
     )  # fmt: skip
-    return d_field, d_write, d_step, d_rates
+    return found.field, found.field_write, found.step, found.rates
 
 
 @shapes_of(field_response_backward)
-def _(d_z, z, field, field_write, step, rate_h, rate_v, rate_vh, reverse):
-    return (*_like(field, field_write, step), rate_h.new_empty(3, *rate_h.shape))
+def _(d_z, z, table, field, field_write, step, rate_h, rate_v, rate_vh, d_step, d_rates, reverse):
+    return _like(field, field_write, d_step, d_rates)
 
 
 def _where_deviating(value: Tensor, deviates: Tensor | None) -> Tensor:
@@ -472,21 +498,23 @@ def mean_mode_backward(
     path = _path(own.shape[0], own.shape[-1], own.shape[-2], step)
     d_z = d_z.contiguous()
     start = None if start is None else start.contiguous()
-    d_mean, d_field, d_write, mean_step, d_mean_rates, mean_start = _follow_back(
-        path, _input(own, field, field_write), d_z, step, (mean_h, mean_v, mean_vh), start, reverse
+    mean_rates, rates = (mean_h, mean_v, mean_vh), (rate_h, rate_v, rate_vh)
+    table, own_table = _step_tables(path, step, mean_rates, rates, reverse=reverse)
+    mean = _follow_back(
+        path, _input(own, field, field_write), table, None, d_z, step, mean_rates, start, reverse
     )
-    d_own, _, _, d_step, d_rates, d_start = _follow_back(
-        path, _input(own, None, None), -_where_deviating(d_z, deviates), step,
-        (rate_h, rate_v, rate_vh), start, reverse,
+    of_own = _follow_back(
+        path, _input(own, None, None), own_table, None, -_where_deviating(d_z, deviates), step,
+        rates, start, reverse, mean.step,
     )  # fmt: skip
     return (
-        d_own + d_mean,
-        d_field,
-        d_write,
-        d_step + mean_step,
-        d_mean_rates,
-        d_rates,
-        d_start + mean_start,
+        of_own.drive + mean.drive,
+        mean.field,
+        mean.field_write,
+        of_own.step,
+        mean.rates,
+        of_own.rates,
+        of_own.start + mean.start,
     )
 
 
