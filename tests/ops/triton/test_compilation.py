@@ -21,7 +21,7 @@ lows += " partial sums"
 wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before start shared skip"
 wides += " end d_end d_start d_skip borders drive table own_table deviates z"
 wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table d_step d_rates"
-wides += " given_step given_rates"
+wides += " given_step given_rates back"
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
@@ -33,9 +33,10 @@ compiled = (
     (shared_kernels.carry_segments, 1, ()),
     (shared_kernels.carry_segments, 1, ("ADJOINT",)),
     (shared_kernels.fill_steps, 1, ()),
+    (shared_kernels.trajectory, 1, ("ENDS", "ADJOINT")),
+    (shared_kernels.trajectory, 1, ("ENDS", "HAS_OWN", "HAS_FIELD")),
+    (shared_kernels.trajectory_gradients, 1, ()),
     (shared_kernels.steps_gradient, 4, ()),
-    (shared_kernels.trajectory, 1, ("ENDS",)),
-    (shared_kernels.trajectory_backward, 1, ("ENDS",)),
     (fast.fast_forward, 2, ()),
     (fast.fast_states, 4, ()),
     (fast.fast_states, 4, ("ADJOINT",)),

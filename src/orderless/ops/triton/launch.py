@@ -102,25 +102,17 @@ def sum_slices(slices: Tensor) -> Tensor:
     return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
 
 
-def sum_parts(
-    parts: Tensor, others: Tensor, dtype: torch.dtype = torch.float32
-) -> tuple[Tensor, Tensor]:
-    """The sums over the first axis of two arrays, of which one may be empty; the first as `dtype`.
-
-    By one kernel that fills the device, always in the same order.
-    """
-    totals = (
-        parts.new_empty(parts.shape[1:], dtype=dtype),
-        others.new_empty(others.shape[1:], dtype=torch.float32),
-    )
+def sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """One part in place of many, of two arrays at once, by a kernel that fills the device."""
+    both = (parts, others)
+    totals = [part.new_empty(part.shape[1:], dtype=torch.float32) for part in both]
     # Small sums are cut into more programs, which then load more parts at once.
     blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
     programs = sum(
         triton.cdiv(total.numel(), block) for total, block in zip(totals, blocks, strict=True)
     )
     arguments = (
-        (part, total, len(part), total.numel())
-        for part, total in zip((parts, others), totals, strict=True)
+        (part, total, len(part), total.numel()) for part, total in zip(both, totals, strict=True)
     )
     launch(table_kernels.sum_parts, (programs,))(*chain(*arguments), *blocks, num_warps=8)
-    return totals
+    return totals[0], totals[1]

@@ -65,86 +65,6 @@ def fill_steps(
 
 
 @triton.jit
-def _column(d_table, at, inside, parts, part_size, column: tl.constexpr):
-    """One column of the gradient of a step table: the sum of what slices of channels left."""
-    total = tl.zeros(inside.shape, tl.float32)
-    for part in range(parts):
-        total += tl.load(d_table + part * part_size + at + column, mask=inside, other=0.0)
-    return total
-
-
-@triton.jit(do_not_specialize=["towards"])
-def steps_gradient(
-    step, rate_h, rate_v, rate_vh, field_write, d_table, given_step, given_rates,
-    d_step, d_rates, d_write,
-    time, heads, batch, towards, step_batch, step_time, write_batch, write_time, parts, part_size,
-    STATES: tl.constexpr, PADDED: tl.constexpr, TIMES: tl.constexpr, HAS_DRIVE: tl.constexpr,
-    HAS_FIELD: tl.constexpr,
-):  # fmt: skip
-    """From what `trajectory_backward` summed to the gradients of steps, rates and field_write.
-
-    d_step [B,T,H]; d_rates [block of times, B, 3,H,N]; d_write [H, B,T,2,N]. What is given, of
-    steps [B,T,H] and rates [3,H,N], is added. One program per (block of times, batch, head).
-    """
-    pid = tl.program_id(0).to(tl.int64)
-    head, b, block = pid % heads, pid // heads % batch, pid // heads // batch
-    tick = block * TIMES + tl.arange(0, TIMES)[:, None]
-    n = tl.arange(0, PADDED)[None, :]
-    inside = (tick < time) & (n < STATES)
-    t = time_of(tick, time, towards)
-    span = tl.load(step + b * step_batch + t * step_time + head, mask=tick < time, other=0.0)
-    span = span.to(tl.float32)
-    of_rates = head * STATES + n
-    h = tl.load(rate_h + of_rates, mask=n < STATES, other=-1.0)
-    v = tl.load(rate_v + of_rates, mask=n < STATES, other=-1.0)
-    vh = tl.load(rate_vh + of_rates, mask=n < STATES, other=0.0)
-    at = (((b * heads + head) * STATES + n) * time + tick) * 8
-    d_h, d_v, d_vh, d_span = transition_gradient(
-        h, v, vh, span,
-        _column(d_table, at, inside, parts, part_size, 0),
-        _column(d_table, at, inside, parts, part_size, 1),
-        _column(d_table, at, inside, parts, part_size, 2),
-    )  # fmt: skip
-    by_h = tl.zeros([TIMES, PADDED], tl.float32)
-    by_v, by_vh = by_h, by_h
-    if HAS_DRIVE:
-        by_h = _column(d_table, at, inside, parts, part_size, 3)
-        by_v = _column(d_table, at, inside, parts, part_size, 4)
-        by_vh = _column(d_table, at, inside, parts, part_size, 5)
-    if HAS_FIELD:
-        of_h = _column(d_table, at, inside, parts, part_size, 6)
-        of_v = _column(d_table, at, inside, parts, part_size, 7)
-        at = field_write + b * write_batch + t * write_time + n
-        w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
-        by_h, by_v, by_vh = by_h + w_h * of_h, by_v + w_v * of_v, by_vh + w_h * of_v
-        phi_h, phi_v, phi_vh = hold(h, v, vh, span)
-        at = d_write + ((head * batch + b) * time + t) * (2 * STATES) + n
-        tl.store(at, phi_h * of_h + phi_vh * of_v, mask=inside)
-        tl.store(at + STATES, phi_v * of_v, mask=inside)
-    more_h, more_v, more_vh, more_span = hold_gradient(h, v, vh, span, by_h, by_v, by_vh)
-    at = (b * time + t) * heads + head
-    total = tl.sum(tl.where(inside, d_span + more_span, 0.0), 1)[:, None]
-    if given_step is not None:
-        total += tl.load(given_step + at, mask=tick < time, other=0.0)
-    tl.store(d_step + at, total, mask=tick < time)
-    # For the first program of a head to add.
-    first = (pid < heads) & (n < STATES)
-    at, size = of_rates, heads * STATES
-    out = d_rates + (block * batch + b) * (3 * size)
-    h_rate = tl.sum(tl.where(inside, d_h + more_h, 0.0), 0)[None, :]
-    v_rate = tl.sum(tl.where(inside, d_v + more_v, 0.0), 0)[None, :]
-    vh_rate = tl.sum(tl.where(inside, d_vh + more_vh, 0.0), 0)[None, :]
-    if given_rates is not None:
-        h_rate += tl.load(given_rates + at, mask=first, other=0.0)
-        v_rate += tl.load(given_rates + size + at, mask=first, other=0.0)
-        vh_rate += tl.load(given_rates + 2 * size + at, mask=first, other=0.0)
-    tl.store(out + at, h_rate, mask=n < STATES)
-    tl.store(out + size + at, v_rate, mask=n < STATES)
-    tl.store(out + 2 * size + at, vh_rate, mask=n < STATES)
-
-
-@triton.jit
 def _segment(channels, head_size, segments, STATES: tl.constexpr, WIDTH: tl.constexpr):
     """Batch entry, segment, head, state, channels, the first beyond the head, slice of channels."""
     pid = tl.program_id(0).to(tl.int64)
@@ -195,19 +115,12 @@ def _first_state(tick, b, n, d, time, channels, towards, STATES: tl.constexpr):
 
 @triton.jit
 def _pairs(source, begin, stop, b, n, d, inside, time, channels, towards,
-           STATES: tl.constexpr, COUNT: tl.constexpr, BEFORE: tl.constexpr = False):  # fmt: skip
-    """(h, v) of some steps of [B,T,2,N,D], or BEFORE them; zero for a step at `stop` or after it.
-
-    Nothing is before step 0, the first of its round.
-    """
+           STATES: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
+    """(h, v) of some steps of [B,T,2,N,D]; zero for a step at `stop` or after it."""
     pairs = ()
     at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
-    if BEFORE:
-        at -= size
     for i in tl.static_range(COUNT):
         real = inside & (begin + i < stop)
-        if BEFORE and i == 0:
-            real = real & (begin > 0)
         h = tl.load(source + at, mask=real, other=0.0)
         v = tl.load(source + at + STATES * channels, mask=real, other=0.0)
         pairs = pairs + ((h, v),)  # noqa: RUF005
@@ -276,14 +189,21 @@ def trajectory(
     write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
-    UNROLL: tl.constexpr, STAGES: tl.constexpr,
+    ADJOINT: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """z at every time, or with ENDS the state after each segment from zero.
 
     HAS_OWN: less the trajectory of the drive alone by `own_table`, where the batch entry deviates.
+    ADJOINT: from the gradients of z, given as the drive, what comes back to the state at every
+    time, going back; with ENDS that before each segment. What comes back to the start is left in
+    `ends`.
+
     drive and z [B,T,2,N,D], field [B,T,D] and field_write [B,T,2,N] lie in the order of time; start
     and ends [B, segment, 2, N, D]; over_segments [B, H, segment, 3, PADDED] as in `fill_tables`.
     """
+    FIRST: tl.constexpr = UNROLL - 1 if ADJOINT else 0  # of a round
+    LAST: tl.constexpr = UNROLL - 1 - FIRST
+    TURN: tl.constexpr = -1 if ADJOINT else 1
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
     heads = channels // head_size
@@ -303,12 +223,15 @@ def trajectory(
     over_vh = tl.zeros([1], tl.float32)
     first = segment * per_segment
     stop = tl.minimum(first + per_segment, time)
+    last_round = first + (tl.cdiv(stop - first, UNROLL) - 1) * UNROLL
     # Rounds to come are on their way to shared memory while one is computed. Registers would not
     # do: few loads are told apart there, and a use waits for others that were made long after.
     # A field of bfloat16 can be too narrow for that way; it is small, and comes from a cache.
     fields = _fields(field, first, first, stop, b, d, inside, time, channels, towards, HAS_FIELD,
                      UNROLL)  # fmt: skip
-    for begin in tl.range(first, stop, UNROLL, num_stages=STAGES):
+    for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
+        # Steps after the last time do nothing, also where they come first.
+        begin = last_round + first - visited if ADJOINT else visited
         drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
                                       channels, write_batch, write_time, towards, STATES, HAS_DRIVE,
                                       HAS_FIELD, UNROLL)  # fmt: skip
@@ -318,28 +241,35 @@ def trajectory(
         later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, towards,
                         HAS_FIELD, UNROLL)  # fmt: skip
         at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
-        for i in tl.static_range(UNROLL):
+        for i in tl.static_range(FIRST, LAST + TURN, TURN):
             u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
                                             HAS_FIELD)  # fmt: skip
-            if HAS_OWN:
-                e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(own_rows, i)
-                own_s = e_v * own_s + e_vh * own_h + phi_v * u_v + phi_vh * u_h
-                own_h = e_h * own_h + phi_h * u_h
-            if HAS_FIELD:
-                u_h += w_h * f
-                u_v += w_v * f
             e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
-            s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
-            h = e_h * h + phi_h * u_h
+            if ADJOINT:
+                h, s = h + u_h, s + u_v
+            else:
+                if HAS_OWN:
+                    a_h, a_v, a_vh, held_h, held_v, held_vh = _entries(own_rows, i)
+                    own_s = a_v * own_s + a_vh * own_h + held_v * u_v + held_vh * u_h
+                    own_h = a_h * own_h + held_h * u_h
+                if HAS_FIELD:
+                    u_h += w_h * f
+                    u_v += w_v * f
+                s = e_v * s + e_vh * h + phi_v * u_v + phi_vh * u_h
+                h = e_h * h + phi_h * u_h
+            if not ENDS:
+                real = inside & (begin + i < stop)
+                tl.store(z + at + i * size, h - share * own_h if HAS_OWN else h, mask=real)
+                tl.store(z + at + i * size + row, s - share * own_s if HAS_OWN else s, mask=real)
+            if ADJOINT:
+                h, s = e_h * h + e_vh * s, e_v * s
             if ENDS:
-                over_vh = e_v * over_vh + e_vh * over_h
+                if ADJOINT:
+                    over_vh = over_v * e_vh + over_vh * e_h
+                else:
+                    over_vh = e_v * over_vh + e_vh * over_h
                 over_h = over_h * e_h
                 over_v = over_v * e_v
-            else:
-                real = inside & (begin + i < stop)
-                tl.store(z + at, h - share * own_h if HAS_OWN else h, mask=real)
-                tl.store(z + at + row, s - share * own_s if HAS_OWN else s, mask=real)
-                at += size
         fields = later
     if ENDS:
         tl.store(ends + state, h, mask=inside)
@@ -350,106 +280,162 @@ def trajectory(
             tl.store(out, over_h)
             tl.store(out + PADDED, over_vh)
             tl.store(out + 2 * PADDED, over_v)
+    elif ADJOINT:  # noqa: SIM102
+        if segment == 0:
+            out = ends + (b * 2 * STATES + n) * channels + d
+            tl.store(out, h, mask=inside)
+            tl.store(out + row, s, mask=inside)
+
+
+@triton.jit
+def _state(source, at, inside, row):
+    """(h, v) of a time of [B,T,2,N,D], each [N, WIDTH]."""
+    h = tl.load(source + at, mask=inside, other=0.0)
+    return h, tl.load(source + at + row, mask=inside, other=0.0)
 
 
 @triton.jit(do_not_specialize=["towards"])
-def trajectory_backward(
-    drive, field, field_write, table, start, z, d_z, d_after,
-    d_drive, d_field, d_table, d_start,
-    write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
-    STATES: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
-    HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_AFTER: tl.constexpr, ENDS: tl.constexpr,
-    UNROLL: tl.constexpr, STAGES: tl.constexpr,
+def trajectory_gradients(
+    drive, field, field_write, table, start, z, back, d_drive, d_field, sums,
+    write_batch, write_time, rows, time, channels, head_size, towards,
+    STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of `trajectory`; with ENDS, only the gradient before each segment, from zero.
+    """Gradients of what a trajectory z follows, from what comes back to its states at every time.
 
-    d_after [B, segment, 2, N, D]: the gradient of the state after each segment. start [B,2,N,D].
-    d_field [N,B,T,D]. d_table [slice, B,H,N,T,8]: sums over channels from which `steps_gradient`
-    finds all that has no channels. With (g, u) the gradients of (h, v): g h, u v and u h of the
-    state before, then g h, u v and u h of the drive, then g and u times the field.
+    d_drive and d_field are like what they are gradients of. sums [B,H,T,8,N] has sums over channels
+    for `steps_gradient`. With (g, u) for what comes back to (h, v): g h, u v and u h of the state
+    before, then of the drive, then g and u times the field. One program per (batch, time, head).
     """
-    b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
-    inside = d < last
+    pid = tl.program_id(0).to(tl.int64)
     heads = channels // head_size
-    slices = tl.cdiv(head_size, WIDTH)
-    batch = tl.num_programs(0).to(tl.int64) // slices // STATES // heads // segments
+    head, t, b = pid % heads, pid // heads % time, pid // heads // time
+    tick = time_of(t, time, towards)
     row = STATES * channels
-    state = ((b * segments + segment) * 2 * STATES + n) * channels + d
-    g = tl.zeros([WIDTH], tl.float32)
-    u = tl.zeros([WIDTH], tl.float32)
-    if HAS_AFTER:
-        g = tl.load(d_after + state, mask=inside, other=0.0)
-        u = tl.load(d_after + state + row, mask=inside, other=0.0)
-    line = ((b * heads + head) * STATES + n) * time
-    line_of_table = ((b * heads + head) * STATES + n) * rows
-    part = slice_ * batch * heads * STATES * time
-    at_start = (b * 2 * STATES + n) * channels + d
-    first = segment * per_segment
-    stop = tl.minimum(first + per_segment, time)
-    if HAS_START:
-        start_h = tl.load(start + at_start, mask=inside, other=0.0)
-        start_s = tl.load(start + at_start + row, mask=inside, other=0.0)
-    # Loads as in `trajectory`; steps after the last time are visited first, and do nothing.
-    last_round = first + (tl.cdiv(stop - first, UNROLL) - 1) * UNROLL
-    fields = ()
-    if not ENDS:
-        fields = _fields(field, last_round, first, stop, b, d, inside, time, channels, towards,
-                         HAS_FIELD, UNROLL)  # fmt: skip
-    for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
-        begin = last_round + first - visited
-        table_rows = _rows(table, line_of_table, begin, UNROLL)
-        backs = _pairs(d_z, begin, stop, b, n, d, inside, time, channels, towards, STATES,
-                       UNROLL)  # fmt: skip
-        if not ENDS:
-            before = _pairs(z, begin, stop, b, n, d, inside, time, channels, towards, STATES,
-                            UNROLL, BEFORE=True)  # fmt: skip
-            drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
-                                          channels, write_batch, write_time, towards, STATES,
-                                          HAS_DRIVE, HAS_FIELD, UNROLL)  # fmt: skip
-            later = _fields(field, begin - UNROLL, first, stop, b, d, inside, time, channels,
-                            towards, HAS_FIELD, UNROLL)  # fmt: skip
-        for i in tl.static_range(UNROLL - 1, -1, -1):
-            tick = begin + i
-            real = tick < stop
-            t = time_of(tick, time, towards)
-            e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
-            g += backs[i][0]
-            u += backs[i][1]
-            if not ENDS:
-                h, s = before[i]
-                if HAS_START and i == 0:
-                    h = tl.where(begin == 0, start_h, h)
-                    s = tl.where(begin == 0, start_s, s)
-                u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
-                                                HAS_FIELD)  # fmt: skip
-                by_h, by_v = phi_h * g + phi_vh * u, phi_v * u
-                out = d_table + (part + line + tick) * 8
-                tl.store(out, tl.sum(g * h, 0), mask=real)
-                tl.store(out + 1, tl.sum(u * s, 0), mask=real)
-                tl.store(out + 2, tl.sum(u * h, 0), mask=real)
-                if HAS_DRIVE:
-                    at = ((b * time + t) * 2 * STATES + n) * channels + d
-                    tl.store(d_drive + at, by_h, mask=inside & real)
-                    tl.store(d_drive + at + row, by_v, mask=inside & real)
-                    tl.store(out + 3, tl.sum(g * u_h, 0), mask=real)
-                    tl.store(out + 4, tl.sum(u * u_v, 0), mask=real)
-                    tl.store(out + 5, tl.sum(u * u_h, 0), mask=real)
-                if HAS_FIELD:
-                    at = ((n * batch + b) * time + t) * channels + d
-                    tl.store(d_field + at, w_h * by_h + w_v * by_v, mask=inside & real)
-                    tl.store(out + 6, tl.sum(g * f, 0), mask=real)
-                    tl.store(out + 7, tl.sum(u * f, 0), mask=real)
-            g = e_h * g + e_vh * u
-            u = e_v * u
-        if not ENDS:
-            fields = later
-    if ENDS:
-        tl.store(d_start + state, g, mask=inside)
-        tl.store(d_start + state + row, u, mask=inside)
-    else:
-        if segment == 0:
-            tl.store(d_start + at_start, g, mask=inside)
-            tl.store(d_start + at_start + row, u, mask=inside)
+    n = tl.arange(0, PADDED)[:, None]
+    exists = n < STATES
+    entry = table + (((b * heads + head) * STATES + n) * rows + tick) * 8
+    phi_h = tl.load(entry + 3, mask=exists, other=0.0)
+    phi_v = tl.load(entry + 4, mask=exists, other=0.0)
+    phi_vh = tl.load(entry + 5, mask=exists, other=0.0)
+    if HAS_FIELD:
+        weights = field_write + b * write_batch + t * write_time + n
+        w_h = tl.load(weights, mask=exists, other=0.0).to(tl.float32)
+        w_v = tl.load(weights + STATES, mask=exists, other=0.0).to(tl.float32)
+    zero = tl.zeros([PADDED], tl.float32)
+    g_h, u_v, u_h, g_field, u_field = zero, zero, zero, zero, zero
+    g_drive, u_drive, u_drive_h = zero, zero, zero
+    for slice_ in range(0, head_size, WIDTH):
+        p = slice_ + tl.arange(0, WIDTH)[None, :]
+        inside = exists & (p < head_size)
+        d = head * head_size + p
+        at = ((b * time + t) * 2 * STATES + n) * channels + d
+        g, u = _state(back, at, inside, row)
+        h, v = _state(z, at - towards * (2 * row), inside & (tick > 0), row)
+        if HAS_START:
+            at_start = (b * 2 * STATES + n) * channels + d
+            start_h, start_v = _state(start, at_start, inside & (tick == 0), row)
+            h, v = h + start_h, v + start_v
+        g_h += tl.sum(g * h, 1)
+        u_v += tl.sum(u * v, 1)
+        u_h += tl.sum(u * h, 1)
+        by_h, by_v = phi_h * g + phi_vh * u, phi_v * u
+        if HAS_DRIVE:
+            of_h, of_v = _state(drive, at, inside, row)
+            g_drive += tl.sum(g * of_h, 1)
+            u_drive += tl.sum(u * of_v, 1)
+            u_drive_h += tl.sum(u * of_h, 1)
+            tl.store(d_drive + at, by_h, mask=inside)
+            tl.store(d_drive + at + row, by_v, mask=inside)
+        if HAS_FIELD:
+            of_field = (b * time + t) * channels + d
+            real = p < head_size
+            f = tl.load(field + of_field, mask=real, other=0.0).to(tl.float32)
+            g_field += tl.sum(g * f, 1)
+            u_field += tl.sum(u * f, 1)
+            by_field = tl.sum(w_h * by_h + w_v * by_v, 0)[None, :]
+            tl.store(d_field + of_field, by_field, mask=real)
+    n = tl.arange(0, PADDED)
+    exists = n < STATES
+    out = sums + ((b * heads + head) * time + t) * (8 * STATES) + n
+    tl.store(out, g_h, mask=exists)
+    tl.store(out + STATES, u_v, mask=exists)
+    tl.store(out + 2 * STATES, u_h, mask=exists)
+    if HAS_DRIVE:
+        tl.store(out + 3 * STATES, g_drive, mask=exists)
+        tl.store(out + 4 * STATES, u_drive, mask=exists)
+        tl.store(out + 5 * STATES, u_drive_h, mask=exists)
+    if HAS_FIELD:
+        tl.store(out + 6 * STATES, g_field, mask=exists)
+        tl.store(out + 7 * STATES, u_field, mask=exists)
+
+
+@triton.jit
+def steps_gradient(
+    step, rate_h, rate_v, rate_vh, field_write, sums, given_step, given_rates,
+    d_step, d_rates, d_write, time, heads, batch, step_batch, step_time, write_batch, write_time,
+    STATES: tl.constexpr, PADDED: tl.constexpr, TIMES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+    HAS_FIELD: tl.constexpr,
+):  # fmt: skip
+    """From the sums of `trajectory_gradients` to the gradients of steps, rates and field_write.
+
+    d_step [B,T,H]; d_rates [block of times, B, 3,H,N]; d_write [H, B,T,2,N]. What is given, of
+    steps [B,T,H] and rates [3,H,N], is added. One program per (block of times, batch, head).
+    """
+    pid = tl.program_id(0).to(tl.int64)
+    head, b, block = pid % heads, pid // heads % batch, pid // heads // batch
+    t = block * TIMES + tl.arange(0, TIMES)[:, None]
+    n = tl.arange(0, PADDED)[None, :]
+    exists = n < STATES
+    inside = (t < time) & exists
+    span = tl.load(step + b * step_batch + t * step_time + head, mask=t < time, other=0.0)
+    span = span.to(tl.float32)
+    of_rates, size = head * STATES + n, heads * STATES
+    h = tl.load(rate_h + of_rates, mask=exists, other=-1.0)
+    v = tl.load(rate_v + of_rates, mask=exists, other=-1.0)
+    vh = tl.load(rate_vh + of_rates, mask=exists, other=0.0)
+    sums += ((b * heads + head) * time + t) * (8 * STATES) + n
+    g_h = tl.load(sums, mask=inside, other=0.0)
+    u_v = tl.load(sums + STATES, mask=inside, other=0.0)
+    u_h = tl.load(sums + 2 * STATES, mask=inside, other=0.0)
+    d_h, d_v, d_vh, d_span = transition_gradient(h, v, vh, span, g_h, u_v, u_h)
+    g_drive = tl.zeros([TIMES, PADDED], tl.float32)
+    u_drive, u_drive_h = g_drive, g_drive
+    if HAS_DRIVE:
+        g_drive = tl.load(sums + 3 * STATES, mask=inside, other=0.0)
+        u_drive = tl.load(sums + 4 * STATES, mask=inside, other=0.0)
+        u_drive_h = tl.load(sums + 5 * STATES, mask=inside, other=0.0)
+    if HAS_FIELD:
+        g_field = tl.load(sums + 6 * STATES, mask=inside, other=0.0)
+        u_field = tl.load(sums + 7 * STATES, mask=inside, other=0.0)
+        weights = field_write + b * write_batch + t * write_time + n
+        w_h = tl.load(weights, mask=inside, other=0.0).to(tl.float32)
+        w_v = tl.load(weights + STATES, mask=inside, other=0.0).to(tl.float32)
+        g_drive += w_h * g_field
+        u_drive += w_v * u_field
+        u_drive_h += w_h * u_field
+        phi_h, phi_v, phi_vh = hold(h, v, vh, span)
+        out = d_write + ((head * batch + b) * time + t) * (2 * STATES) + n
+        tl.store(out, phi_h * g_field + phi_vh * u_field, mask=inside)
+        tl.store(out + STATES, phi_v * u_field, mask=inside)
+    held_h, held_v, held_vh, held = hold_gradient(h, v, vh, span, g_drive, u_drive, u_drive_h)
+    of_step = (b * time + t) * heads + head
+    total = tl.sum(tl.where(inside, d_span + held, 0.0), 1)[:, None]
+    if given_step is not None:
+        total += tl.load(given_step + of_step, mask=t < time, other=0.0)
+    tl.store(d_step + of_step, total, mask=t < time)
+    total_h = tl.sum(tl.where(inside, d_h + held_h, 0.0), 0)[None, :]
+    total_v = tl.sum(tl.where(inside, d_v + held_v, 0.0), 0)[None, :]
+    total_vh = tl.sum(tl.where(inside, d_vh + held_vh, 0.0), 0)[None, :]
+    if given_rates is not None:  # for the first program of a head to add
+        mine = exists & (pid < heads)
+        total_h += tl.load(given_rates + of_rates, mask=mine, other=0.0)
+        total_v += tl.load(given_rates + size + of_rates, mask=mine, other=0.0)
+        total_vh += tl.load(given_rates + 2 * size + of_rates, mask=mine, other=0.0)
+    d_rates += (block * batch + b) * (3 * size) + of_rates
+    tl.store(d_rates, total_h, mask=exists)
+    tl.store(d_rates + size, total_v, mask=exists)
+    tl.store(d_rates + 2 * size, total_vh, mask=exists)
 
 
 @triton.jit

@@ -8,6 +8,7 @@ import triton
 from torch import Tensor
 
 from orderless.ops.triton.launch import (
+    CHUNK,
     UNROLL,
     operator,
     precision,
@@ -28,7 +29,6 @@ Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
 STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
-TIMES = 16  # whose gradients of steps a program finds
 SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
 
@@ -258,19 +258,20 @@ def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bo
 
 
 def _before_segments(
-    path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
-) -> tuple[Tensor | None, Tensor]:
-    """The state before every segment, and what a segment multiplies it by."""
-    over_segments = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
+    path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool, adjoint: bool
+) -> Tensor | None:
+    """The state before every segment; adjoint, what comes back to the state after it."""
     if path.segments == 1:
-        return start, over_segments
+        return start
+    over_segments = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
     ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
     launch(shared_kernels.trajectory, (path.programs * path.segments,))(
         *given.tensors, table, None, None, None, None, ends, over_segments,
         *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
-        PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True, UNROLL=UNROLL, STAGES=STAGES,
+        PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True, ADJOINT=adjoint,
+        UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
-    return carry(over_segments, start, ends, adjoint=False), over_segments
+    return carry(over_segments, start, ends, adjoint)
 
 
 def _follow(
@@ -281,14 +282,18 @@ def _follow(
     reverse: bool,
     own_table: Tensor | None = None,
     deviates: Tensor | None = None,
+    d_start: Tensor | None = None,
 ) -> Tensor:
-    """The states at every time; less those of the drive alone by `own_table`, if there is one."""
+    """The states at every time; less those of the drive alone by `own_table`, if there is one.
+
+    With `d_start`, where to leave it, what comes back to the states from the gradients given.
+    """
     z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
     launch(shared_kernels.trajectory, (path.programs * path.segments,))(
-        *given.tensors, table, own_table, deviates, before, z, None, None,
+        *given.tensors, table, own_table, deviates, before, z, d_start, None,
         *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
         PADDED=path.padded, HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False,
-        UNROLL=UNROLL, STAGES=STAGES,
+        ADJOINT=d_start is not None, UNROLL=UNROLL, STAGES=STAGES,
     )  # fmt: skip
     return z
 
@@ -296,7 +301,7 @@ def _follow(
 def _states(
     path: _Path, given: _Input, table: Tensor, start: Tensor | None, reverse: bool
 ) -> Tensor:
-    before, _ = _before_segments(path, given, table, start, reverse)
+    before = _before_segments(path, given, table, start, reverse, adjoint=False)
     return _follow(path, given, table, before, reverse)
 
 
@@ -315,7 +320,7 @@ def _follow_back(
     path: _Path,
     given: _Input,
     table: Tensor,
-    z: Tensor | None,
+    z: Tensor,
     d_z: Tensor,
     step: Tensor,
     rates: Rates,
@@ -324,51 +329,37 @@ def _follow_back(
     d_step: Tensor | None = None,
     d_rates: Tensor | None = None,
 ) -> _Gradients:
-    """z: the trajectory, where it is there already. d_step and d_rates are added to."""
-    before, over_segments = _before_segments(path, given, table, start, reverse)
-    if z is None:
-        z = _follow(path, given, table, before, reverse)
-    kernel = launch(shared_kernels.trajectory_backward, (path.programs * path.segments,))
-    after = None
-    if path.segments > 1:
-        after = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
-        kernel(
-            *given.tensors, table, None, None, d_z, None, None, None, None, after,
-            *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
-            HAS_START=False, HAS_AFTER=False, ENDS=True, UNROLL=UNROLL, STAGES=STAGES,
-        )  # fmt: skip
-        after = carry(over_segments, None, after, adjoint=True)
+    """z: the trajectory. d_step and d_rates are added to."""
+    of_states = _input(d_z, None, None)
+    after = _before_segments(path, of_states, table, None, reverse, adjoint=True)
+    d_start = table.new_empty(path.batch, 2, path.states, path.channels)
+    back = _follow(path, of_states, table, after, reverse, d_start=d_start)
     d_drive = table.new_empty(0) if given.drive is None else torch.empty_like(given.drive)
-    low, d_field, d_write = table.dtype, table.new_empty(0), table.new_empty(0)
+    d_field, d_write = table.new_empty(0), table.new_empty(0)
     if given.field is not None and given.field_write is not None:
-        low = given.field.dtype
-        d_field = table.new_empty(path.states, path.batch, path.time, path.channels)
+        d_field = torch.empty_like(given.field)
         d_write = given.field_write.new_empty(
-            path.heads, path.batch, path.time, 2 * path.states,
+            path.heads, path.batch, path.time, 2, path.states,
             dtype=None if path.heads == 1 else torch.float32,
         )  # fmt: skip
-    d_table = table.new_empty(path.slices, len(table), path.time, shared_kernels.STEP_COLUMNS)
-    d_start = table.new_empty(path.batch, 2, path.states, path.channels)
-    kernel(
-        *given.tensors, table, start, z, d_z, after, d_drive, d_field, d_table, d_start,
-        *given.strides, *path.shape, towards(reverse), **path.tile, **given.given,
-        HAS_START=start is not None, HAS_AFTER=after is not None, ENDS=False, UNROLL=UNROLL,
-        STAGES=STAGES,
+    sums = table.new_empty(path.batch, path.heads, path.time, 8, path.states)
+    launch(shared_kernels.trajectory_gradients, (path.batch * path.time * path.heads,))(
+        *given.tensors, table, start, z, back, d_drive, d_field, sums, *given.strides,
+        *path.shape[:4], towards(reverse), HAS_START=start is not None, PADDED=path.padded,
+        **path.tile | {"num_warps": max(1, path.padded // 4)}, **given.given,
     )  # fmt: skip
-    blocks = triton.cdiv(path.time, TIMES)
-    all_d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
+    blocks = triton.cdiv(path.time, CHUNK)
+    new_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
     part_rates = step.new_empty(blocks * path.batch, 3, path.heads, path.states)
     launch(shared_kernels.steps_gradient, (blocks * path.batch * path.heads,))(
-        step, *rates, given.field_write, d_table, d_step, d_rates, all_d_step, part_rates, d_write,
-        path.time, path.heads, path.batch, towards(reverse), step.stride(0), step.stride(1),
-        *given.strides, path.slices, d_table[0].numel(), **given.given,
-        STATES=path.states, PADDED=path.padded, TIMES=TIMES, num_warps=4,
+        step, *rates, given.field_write, sums, d_step, d_rates, new_step, part_rates, d_write,
+        path.time, path.heads, path.batch, step.stride(0), step.stride(1), *given.strides,
+        STATES=path.states, PADDED=path.padded, TIMES=CHUNK, **given.given, num_warps=4,
     )  # fmt: skip
-    d_field, all_d_rates = sum_parts(d_field, part_rates, low)
+    _, new_rates = sum_parts(part_rates[:0], part_rates)
     if given.field_write is not None:
         d_write = d_write[0] if path.heads == 1 else d_write.sum(0).to(given.field_write.dtype)
-        d_write = d_write.unflatten(-1, (2, path.states))
-    return _Gradients(d_drive, d_field, d_write, all_d_step, all_d_rates, d_start)
+    return _Gradients(d_drive, d_field, d_write, new_step, new_rates, d_start)
 
 
 @operator
@@ -500,13 +491,12 @@ def mean_mode_backward(
     start = None if start is None else start.contiguous()
     mean_rates, rates = (mean_h, mean_v, mean_vh), (rate_h, rate_v, rate_vh)
     table, own_table = _step_tables(path, step, mean_rates, rates, reverse=reverse)
-    mean = _follow_back(
-        path, _input(own, field, field_write), table, None, d_z, step, mean_rates, start, reverse
-    )
-    of_own = _follow_back(
-        path, _input(own, None, None), own_table, None, -_where_deviating(d_z, deviates), step,
-        rates, start, reverse, mean.step,
-    )  # fmt: skip
+    given, alone = _input(own, field, field_write), _input(own, None, None)
+    z = _states(path, given, table, start, reverse)
+    mean = _follow_back(path, given, table, z, d_z, step, mean_rates, start, reverse)
+    z = _states(path, alone, own_table, start, reverse)
+    d_z = -_where_deviating(d_z, deviates)
+    of_own = _follow_back(path, alone, own_table, z, d_z, step, rates, start, reverse, mean.step)
     return (
         of_own.drive + mean.drive,
         mean.field,
