@@ -4,7 +4,7 @@
 
 Sizes are (batch, variables, time, channels, states), one head for 64 channels. Times are medians of
 CUDA events; all repeats are kept in the file, each of a graph of some passes. Inputs that fit the
-cache are rotated.
+cache are rotated. Where mamba-ssm is installed, its scans are timed in the same run.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import torch
 import triton
 import triton.language as tl
 
+from benchmarks import mamba_peers
 from orderless.ops import Generator, vi_scan
 
 MAIN = (32, 256, 256, 64, 16)
@@ -381,6 +382,9 @@ def measurements():
             yield f"training {name} {coupling}", training(MAIN, dtype, coupling)
         for sizes, sets in (((32, 321, 64, 128, 16), 1), ((32, 7, 64, 64, 16), 8)):
             yield f"training bf16 {coupling} {sizes}", training(sizes, bf16, coupling, sets)
+    if mamba_peers.installed():
+        for scan, (name, dtype) in product(mamba_peers.SCANS, (("bf16", bf16), ("fp32", fp32))):
+            yield f"training {name}, {scan}", timed(mamba_peers.SCANS[scan](MAIN, dtype))
     yield "forward fp32 none", forward(MAIN, fp32)
     for name, dtype in (("bf16", bf16), ("fp32", fp32)):
         yield f"training {name} none, 8 states", training((*MAIN[:-1], 8), dtype)
@@ -436,6 +440,7 @@ def main() -> None:
         "torch": torch.__version__,
         "triton": triton.__version__,
         "python": platform.python_version(),
+        "mamba-ssm": mamba_peers.installed(),
     }
     options.output.mkdir(parents=True, exist_ok=True)
     card = device.name.lower().replace(" ", "_")
