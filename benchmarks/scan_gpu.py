@@ -5,6 +5,9 @@
 Sizes are (batch, variables, time, channels, states), one head for 64 channels. Times are medians of
 CUDA events; all repeats are kept in the file, each of a graph of some passes. Inputs that fit the
 cache are rotated. Where mamba-ssm is installed, its scans are timed in the same run.
+
+A run that was stopped is continued by the same command, group by group; "runs" says which groups
+are of which run, and what copy bandwidth was then.
 """
 
 import argparse
@@ -366,48 +369,68 @@ def first_calls(repeats=3):
     }
 
 
-def measurements():
-    """Names and results, one after the other: what is done can be kept when the rest is not."""
-    bf16, fp32 = torch.bfloat16, torch.float32
-    bandwidth = copy_bandwidth()
-    yield "copy", bandwidth
-    rate = bandwidth["bytes_per_s"]
+BF16, FP32 = torch.bfloat16, torch.float32
+KINDS = (("bf16", BF16), ("fp32", FP32))
+
+
+def plain_passes(rate):
     for coupling in ("none", "field", "feedback"):
-        result = forward(MAIN, bf16, coupling)
-        ideal = minimal_bytes(MAIN, bf16) / rate * 1e3
+        result = forward(MAIN, BF16, coupling)
+        ideal = minimal_bytes(MAIN, BF16) / rate * 1e3
         result["share_of_copy_bandwidth"] = ideal / result["median_ms"]
         yield f"forward bf16 {coupling}", result
+    yield "forward fp32 none", forward(MAIN, FP32)
     for coupling in ("none", "field"):
-        for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+        for name, dtype in KINDS:
             yield f"training {name} {coupling}", training(MAIN, dtype, coupling)
         for sizes, sets in (((32, 321, 64, 128, 16), 1), ((32, 7, 64, 64, 16), 8)):
-            yield f"training bf16 {coupling} {sizes}", training(sizes, bf16, coupling, sets)
-    if mamba_peers.installed():
-        for scan, (name, dtype) in product(mamba_peers.SCANS, (("bf16", bf16), ("fp32", fp32))):
-            yield f"training {name}, {scan}", timed(mamba_peers.SCANS[scan](MAIN, dtype))
-    yield "forward fp32 none", forward(MAIN, fp32)
-    for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+            yield f"training bf16 {coupling} {sizes}", training(sizes, BF16, coupling, sets)
+    for name, dtype in KINDS:
         yield f"training {name} none, 8 states", training((*MAIN[:-1], 8), dtype)
-    for name, dtype in (("bf16", bf16), ("fp32", fp32)):
+
+
+def peers(rate):
+    if mamba_peers.installed():
+        for scan, (name, dtype) in product(mamba_peers.SCANS, KINDS):
+            yield f"training {name}, {scan}", timed(mamba_peers.SCANS[scan](MAIN, dtype))
+
+
+def numbers_of_variables(rate):
+    for name, dtype in KINDS:
         for variables, result in per_variable((64, 128, 512, 862), dtype):
             yield f"training {name} none, {variables} variables", result
+
+
+def long_series(rate):
     for variables, time in product((8, 32, 64), (16_384, 131_072)):
         sizes = (1, variables, time, 64, 16)
-        result = forward(sizes, bf16)
+        result = forward(sizes, BF16)
         result["times_the_bandwidth_bound"] = result["median_ms"] / (
-            minimal_bytes(sizes, bf16) / rate * 1e3
+            minimal_bytes(sizes, BF16) / rate * 1e3
         )
         yield f"forward bf16 none {sizes}", result
-        yield f"training bf16 none {sizes}", training(sizes, bf16)
-    yield "ordered bf16 forward", ordered(bf16)
-    for name, dtype in (("bf16", bf16), ("fp32", fp32)):
-        for coupling in ("none", "field", "feedback"):
-            yield f"errors {name} {coupling}", errors(dtype, coupling)
-    yield "saved none", saved_bytes("none")
-    yield "saved field", saved_bytes("field")
+        yield f"training bf16 none {sizes}", training(sizes, BF16)
+
+
+def ordered_scan(rate):
+    yield "ordered bf16 forward", ordered(BF16)
+
+
+def errors_and_bytes(rate):
+    for (name, dtype), coupling in product(KINDS, ("none", "field", "feedback")):
+        yield f"errors {name} {coupling}", errors(dtype, coupling)
     for coupling in ("none", "field"):
-        for name, dtype in (("bf16", bf16), ("fp32", fp32)):
-            yield f"kernels {name} {coupling}", kernel_times(MAIN, dtype, coupling)
+        yield f"saved {coupling}", saved_bytes(coupling)
+
+
+def kernels(rate):
+    for coupling, (name, dtype) in product(("none", "field"), KINDS):
+        yield f"kernels {name} {coupling}", kernel_times(MAIN, dtype, coupling)
+
+
+GROUPS = (
+    plain_passes, peers, numbers_of_variables, long_series, ordered_scan, errors_and_bytes, kernels,
+)  # fmt: skip
 
 
 def in_words(name, result):
@@ -428,29 +451,45 @@ def main() -> None:
     parser.add_argument("--commit", required=True)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    # Before this process takes hold of the card, which would slow down those that are timed.
-    calls = first_calls()
+    report = find_record(options.output, options.commit)
+    if "first call" not in report:
+        # Before this process takes hold of the card, which would slow down those that are timed.
+        report["first call"] = first_calls()
+        print(in_words("first call", report["first call"]), flush=True)
     device = torch.cuda.get_device_properties(0)
-    report = {
+    report |= {
         "command": f"-m benchmarks.scan_gpu --commit {options.commit} --output FOLDER",
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": options.commit,
         "device": device.name,
         "multiprocessors": device.multi_processor_count,
         "torch": torch.__version__,
         "triton": triton.__version__,
         "python": platform.python_version(),
-        "mamba-ssm": mamba_peers.installed(),
     }
-    options.output.mkdir(parents=True, exist_ok=True)
+    bandwidth = copy_bandwidth()
+    run = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "groups": [], "copy": bandwidth}
+    done = [name for earlier in report.setdefault("runs", []) for name in earlier["groups"]]
+    report["runs"].append(run)
     card = device.name.lower().replace(" ", "_")
     target = options.output / f"scan_gpu_{card}_{options.commit[:7]}.json"
-    report["first call"] = calls
-    print(in_words("first call", calls), flush=True)
-    for name, result in measurements():
-        report[name] = result
+    options.output.mkdir(parents=True, exist_ok=True)
+    for group in GROUPS:
+        if group.__name__ in done:
+            continue
+        for name, result in group(bandwidth["bytes_per_s"]):
+            report[name] = result
+            print(in_words(name, result), flush=True)
+        run["groups"].append(group.__name__)
+        if group is peers:
+            report["mamba-ssm"] = mamba_peers.installed()
         target.write_text(json.dumps(report, indent=1) + "\n")
-        print(in_words(name, result), flush=True)
+
+
+def find_record(folder, commit):
+    """What an earlier run of this commit has left, to be continued."""
+    for path in folder.glob(f"scan_gpu_*_{commit[:7]}.json"):
+        return json.loads(path.read_text())
+    return {}
 
 
 if __name__ == "__main__":

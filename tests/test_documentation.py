@@ -207,6 +207,11 @@ def test_the_gpu_figures_are_those_of_their_record():
             verdict = "met" if bound <= 2 else "missed"
             entries = (f"{ms(forth):.3f} ms", f"{bound}", verdict, f"{ms(back):.2f} ms")
             rows.append(f"| {variables}, {time:,} | {' | '.join(entries)} |")
+    ours = [ms(f"training {kind} none") for kind in ("bf16", "fp32")]
+    for scan in ("Mamba-2 SSD", "selective scan"):
+        peers = [ms(f"training {kind}, {scan}") for kind in ("bf16", "fp32")]
+        pairs = zip(peers, ours, strict=True)
+        rows.append(" | ".join(f"{peer:.2f} ms | {peer / own:.1f}" for peer, own in pairs))
     for (when, times), digits in zip(calls.items(), (1, 2), strict=True):
         entries = (f"{times[key]:.{digits}f}" for key in ("forward_s", "forward_and_backward_s"))
         rows.append(f"| {when} | {' | '.join(entries)} |")
