@@ -30,10 +30,14 @@ def own_stream(device: torch.device) -> Iterator[None]:
     stream = _streams.of.get(caller.device) or torch.cuda.Stream(device)
     _streams.of[caller.device] = stream
     stream.wait_stream(caller)
+    torch.cuda.set_stream(stream)
     try:
-        with torch.cuda.stream(stream):
-            yield
+        yield
     finally:
+        # Of several processes each chooses a device of its own in between, which stays.
+        chosen = torch.cuda.current_device()
+        torch.cuda.set_stream(caller)
+        torch.cuda.set_device(chosen)
         caller.wait_stream(stream)
 
 
