@@ -161,6 +161,7 @@ def test_what_coupling_costs_on_public_sets_is_that_of_the_cells():
 def test_the_gpu_figures_are_those_of_their_record():
     page = ROOT / "docs/concepts/gpu_figures.md"
     text = page.read_text()
+    readme = " ".join((ROOT / "README.md").read_text().split())
     (record,) = set(re.findall(r"\((\S+scan_gpu_\w+\.json)\)", text))
     found = json.loads((page.parent / record).read_text())
 
@@ -212,6 +213,8 @@ def test_the_gpu_figures_are_those_of_their_record():
         peers = [ms(f"training {kind}, {scan}") for kind in ("bf16", "fp32")]
         pairs = zip(peers, ours, strict=True)
         rows.append(" | ".join(f"{peer:.2f} ms | {peer / own:.1f}" for peer, own in pairs))
+        assert f"{peers[0] / ours[0]:.1f} times" in readme
+    assert all(f"{ms(f'training bf16 {kind}'):.2f} ms" in readme for kind in ("none", "field"))
     for (when, times), digits in zip(calls.items(), (1, 2), strict=True):
         entries = (f"{times[key]:.{digits}f}" for key in ("forward_s", "forward_and_backward_s"))
         rows.append(f"| {when} | {' | '.join(entries)} |")

@@ -29,7 +29,7 @@ from orderless.bench.seeds import run_seeds
 from orderless.data.benchmark_sets import Monitored, MonitoredSet, anomaly
 from orderless.data.catalogue import ANOMALY_SETS
 from orderless.errors import SettingError
-from orderless.estimators.detector import MODEL as OURS
+from orderless.estimators.report import MODEL as OURS
 
 NAME = "anomaly"
 MODELS = ("orderless", "PCA", "random score")

@@ -12,7 +12,7 @@ from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
 from orderless.data.benchmark_sets import uea
 from orderless.data.catalogue import CATALOGUE, CLASSIFICATION
-from orderless.estimators.classifier import MODEL as OURS
+from orderless.estimators.report import MODEL as OURS
 from orderless.metrics import accuracy
 
 NAME = "classification"

@@ -20,7 +20,7 @@ from orderless.data.benchmark_sets import ShortSeries, m4_group, naive2_forecast
 from orderless.data.catalogue import M4_GROUPS
 from orderless.errors import DataError, SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
-from orderless.estimators.forecaster import MODEL as OURS
+from orderless.estimators.report import MODEL as OURS
 
 NAME = "m4"
 MODELS = ("orderless", "naive", "seasonal naive", "naive2")
