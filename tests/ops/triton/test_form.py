@@ -169,6 +169,23 @@ def test_values_and_gradients_equal_the_reference(device, case):
     assert _within(errors, 1e-5, 3e-5), errors
 
 
+@pytest.mark.parametrize("feedback", [False, True])
+def test_inputs_may_be_views_of_any_strides(device, feedback):
+    from orderless.ops.triton.form import run
+
+    options = ("field", "skip", "gate", "state", *["feedback"] * feedback)
+    named, masks = _arguments((1, 2, 2, 4, 2, 2), options)
+    named = {name: value.float().to(device) for name, value in named.items()}
+    views = {}
+    for name, value in named.items():
+        wide = torch.full((*value.shape, 2), float("nan"), device=device)
+        wide[..., 0] = value
+        views[name] = wide[..., 0]  # every second number
+    got, expected = (_values(run, given, masks, False) for given in (views, named))
+    for name, value in expected.items():
+        assert torch.equal(got[name], value), name
+
+
 def test_constants_in_time_and_more_than_sixteen_states(device):
     errors = _errors(device, (1, 1, 5, 2, 1, 17), constant=True)
     assert max(errors.values()) < 1e-5, errors

@@ -19,18 +19,20 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     x = call.x
     time = x.shape[2]
     present = _present(call)
-    step = call.step.float().expand(-1, time, -1)
+    # Kernels expect what has no variables to lie together; the rest can be a view.
+    step = call.step.float().contiguous().expand(-1, time, -1)
     rates = _rates(call)
     write = call.write.to(x.dtype).expand(-1, -1, time, -1, -1)
     read = call.read.to(x.dtype).expand(-1, -1, time, -1, -1)
-    skip = None if call.skip is None else call.skip.float()
+    skip = None if call.skip is None else call.skip.float().contiguous()
     gate = None if call.gate is None else call.gate.to(x.dtype)
     state = None if call.state is None else call.state.float()
     if state is not None and call.members is not None:
         state = torch.where(_over_state(call.members), state, 0.0)
     field = field_write = shared = None
     if call.field is not None and call.field_write is not None:
-        field, field_write = call.field, call.field_write.expand(-1, time, -1, -1)
+        field = call.field
+        field_write = call.field_write.contiguous().expand(-1, time, -1, -1)
     if call.mean_generator is not None and x.shape[1] > 1:
         shared = _mean_mode(call, step, rates, write, state, present, field, field_write)
         field = field_write = None
