@@ -17,11 +17,10 @@ from orderless.ops.triton import fast, shared_kernels, tables
 
 low, states = sys.argv[1], int(sys.argv[2])
 lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
-lows += " partial sums"
+lows += " d_field partial sums"
 wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before start shared skip"
 wides += " end d_end d_start d_skip borders drive table own_table deviates z"
-wides += " other_h other_v other_vh d_z d_after d_drive d_field d_table d_step d_rates"
-wides += " given_step given_rates back"
+wides += " other_h other_v other_vh d_drive d_step d_rates given_step given_rates back"
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))

@@ -311,7 +311,7 @@ def _store_border(borders, g, u, h, s, STATES: tl.constexpr, PADDED: tl.constexp
 
 
 @triton.jit
-def _decay_gradient(first, second, d_first, d_second, table):
+def _decay_gradient(d_first, d_second, table):
     """Gradients of a pair led over the spans of a table."""
     e1, evh, e2 = table
     return d_first * e1, d_first * evh + d_second * e2
@@ -421,7 +421,7 @@ def scan_backward(
             d_response = tl.where(differ, d_matrix, 0.0).to(dtype)
             d_first = _dot(d_response, second, PRECISION)
             d_second = _dot(d_response, first, PRECISION)
-            d_one, d_two = _decay_gradient(one, two, d_first, d_second, table)
+            d_one, d_two = _decay_gradient(d_first, d_second, table)
             dc_h += tl.where(reads, d_one, 0.0)
             dc_v += tl.where(reads, d_two, 0.0)
             db_v += tl.where(reads, 0.0, d_one)
@@ -440,7 +440,7 @@ def scan_backward(
         from_h, from_v = _decay(c_h, c_v, table)
         d_first = _dot(d_out, _turn(h), PRECISION)
         d_second = _dot(d_out, _turn(s), PRECISION)
-        d_one, d_two = _decay_gradient(c_h, c_v, d_first, d_second, table)
+        d_one, d_two = _decay_gradient(d_first, d_second, table)
         dc_h += d_one
         dc_v += d_two
 
@@ -451,7 +451,7 @@ def scan_backward(
         d_in += _dot(to_h.to(dtype), g_low, PRECISION) + _dot(to_v.to(dtype), u_low, PRECISION)
         d_first = _dot(signal, _turn(u_low), PRECISION)
         d_second = _dot(signal, _turn(g_low), PRECISION)
-        d_one, d_two = _decay_gradient(b_v, b_h, d_first, d_second, table)
+        d_one, d_two = _decay_gradient(d_first, d_second, table)
         db_v += d_one
         db_h += d_two
         g = e_h * g + e_vh * u + _dot(_turn(from_h.to(dtype)), d_out, PRECISION)

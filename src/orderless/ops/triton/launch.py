@@ -17,6 +17,7 @@ table_kernels = on_demand("orderless.ops.triton.tables")
 UNROLL = 8  # steps of a recurrence whose loads are made at once
 CHUNK = 16  # times
 TABLES = 7  # of a chunk, as `tables.py` has them
+STEP_COLUMNS = 8  # of a step table, as `shared_kernels.py` has it
 QUICK = 24 * 256  # entries of a chunk in `quick`, which is there instead for bfloat16
 
 LIBRARY = torch.library.Library("orderless", "DEF")

@@ -6,6 +6,9 @@
     readout        y[c,t] = sum over (k, n) of read[c,t,k,n] z[t,k,n]
     pool           z[t,k,n] = sum over c of write[c,t,k,n] x[c,t], the reverse of readout
 
+`trajectory_gradients` and `steps_gradient` find the gradients of what a trajectory follows;
+`carry_segments` goes from segment to segment of time, also for the scan of every variable.
+
 A step table [B,H,N,T,8] holds the entries of exp(A step) and of its integral, each (h, v, vh), for
 every time; its last two columns are unused.
 """
@@ -20,8 +23,6 @@ from orderless.ops.triton.zero_order_hold import (
     transition,
     transition_gradient,
 )
-
-STEP_COLUMNS = 8
 
 
 @triton.jit
@@ -140,15 +141,15 @@ def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, towa
 
 
 @triton.jit
-def _fields(field, begin, first, stop, b, d, inside, time, channels, towards,
+def _fields(field, begin, stop, b, d, inside, time, channels, towards,
             HAS_FIELD: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
-    """The field of some steps; zero before `first`, at `stop` and after it."""
+    """The field of some steps; zero for a step at `stop` or after it."""
     fields = ()
     if HAS_FIELD:
         for i in tl.static_range(COUNT):
             tick = begin + i
             t = time_of(tick, time, towards)
-            real = inside & (tick >= first) & (tick < stop)
+            real = inside & (tick < stop)
             at = field + (b * time + t) * channels + d
             fields = fields + (tl.load(at, mask=real, other=0.0),)  # noqa: RUF005
     return fields
@@ -227,7 +228,7 @@ def trajectory(
     # Rounds to come are on their way to shared memory while one is computed. Registers would not
     # do: few loads are told apart there, and a use waits for others that were made long after.
     # A field of bfloat16 can be too narrow for that way; it is small, and comes from a cache.
-    fields = _fields(field, first, first, stop, b, d, inside, time, channels, towards, HAS_FIELD,
+    fields = _fields(field, first, stop, b, d, inside, time, channels, towards, HAS_FIELD,
                      UNROLL)  # fmt: skip
     for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
         # Steps after the last time do nothing, also where they come first.
@@ -238,7 +239,7 @@ def trajectory(
         table_rows = _rows(table, line, begin, UNROLL)
         if HAS_OWN:
             own_rows = _rows(own_table, line, begin, UNROLL)
-        later = _fields(field, begin + UNROLL, first, stop, b, d, inside, time, channels, towards,
+        later = _fields(field, begin + UNROLL, stop, b, d, inside, time, channels, towards,
                         HAS_FIELD, UNROLL)  # fmt: skip
         at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
         for i in tl.static_range(FIRST, LAST + TURN, TURN):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from orderless.ops.triton.launch import (
     CHUNK,
+    STEP_COLUMNS,
     UNROLL,
     operator,
     precision,
@@ -228,7 +229,7 @@ def _input(drive: Tensor | None, field: Tensor | None, field_write: Tensor | Non
 def _step_tables(path: _Path, step: Tensor, *rates: Rates, reverse: bool) -> Tensor:
     """One for each of one or two sets of rates."""
     lines = path.batch * path.heads * path.states
-    tables = step.new_empty(len(rates), lines, path.rows, shared_kernels.STEP_COLUMNS)
+    tables = step.new_empty(len(rates), lines, path.rows, STEP_COLUMNS)
     launch(shared_kernels.fill_steps, (len(rates) * lines * triton.cdiv(path.rows, 64),))(
         step, *rates[0], *rates[-1], tables, path.rows, path.time, path.heads, path.batch,
         towards(reverse), step.stride(0), step.stride(1),
@@ -386,7 +387,7 @@ def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
     rows = (time + UNROLL - 1) // UNROLL * UNROLL
     return (
         step.new_empty(batch, time, 2, states, channels),
-        step.new_empty(batch * step.shape[-1] * states, rows, 8),
+        step.new_empty(batch * step.shape[-1] * states, rows, STEP_COLUMNS),
     )
 
 
