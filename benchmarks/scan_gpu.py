@@ -6,8 +6,8 @@ Sizes are (batch, variables, time, channels, states), one head for 64 channels. 
 CUDA events; all repeats are kept in the file, each of a graph of some passes. Inputs that fit the
 cache are rotated. Where mamba-ssm is installed, its scans are timed in the same run.
 
-A run that was stopped is continued by the same command, group by group; "runs" says which groups
-are of which run, and what copy bandwidth was then.
+A run that was stopped is continued by the same command on a card of the same name, group by group;
+"runs" says which groups are of which run, and what copy bandwidth was then.
 """
 
 import argparse
@@ -457,7 +457,7 @@ def main() -> None:
         report["first call"] = first_calls()
         print(in_words("first call", report["first call"]), flush=True)
     device = torch.cuda.get_device_properties(0)
-    report |= {
+    conditions = {
         "command": f"-m benchmarks.scan_gpu --commit {options.commit} --output FOLDER",
         "commit": options.commit,
         "device": device.name,
@@ -466,6 +466,14 @@ def main() -> None:
         "triton": triton.__version__,
         "python": platform.python_version(),
     }
+    other = {
+        name: report[name]
+        for name in conditions.keys() & report
+        if report[name] != conditions[name]
+    }
+    if other:
+        parser.error(f"the record to be continued was made with {other}; give another folder")
+    report |= conditions
     bandwidth = copy_bandwidth()
     run = {"date": datetime.now(UTC).isoformat(timespec="seconds"), "groups": [], "copy": bandwidth}
     done = [name for earlier in report.setdefault("runs", []) for name in earlier["groups"]]
