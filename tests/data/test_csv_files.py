@@ -295,6 +295,13 @@ def test_numbers_with_a_plus_and_nan_in_any_case_are_no_text(library, tmp_path):
     assert np.array_equal(system.values, expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("text", ["NULL", "n/a", "N/A", "#N/A", "<NA>", "-nan", "-1.#IND"])
+def test_what_stands_for_a_missing_value_does_whichever_library_reads(library, text, tmp_path):
+    (tmp_path / "a.csv").write_text(f"time,a,b\n1,3,1\n2,{text},1\n")
+    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    assert np.array_equal(system.values[0], [3, np.nan], equal_nan=True)
+
+
 @pytest.mark.parametrize("text", ["inf", "Inf", "-INF", "+inf", "Infinity"])
 def test_an_infinity_is_named_in_any_case(library, text, tmp_path):
     (tmp_path / "a.csv").write_text(f"time,a,b\n1,3,1\n2,{text},1\n")

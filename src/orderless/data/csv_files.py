@@ -25,8 +25,11 @@ from orderless.data.text_files import read_text
 from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
-# What stands for a missing value in a CSV file, whichever library reads it.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+# What stands for a missing value in a CSV file, whichever library reads it: what does for pandas.
+MISSING = (
+    *("", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A", "null", "NULL", "None"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
 LEADING_ZERO = re.compile(r"0\d+")
@@ -95,7 +98,14 @@ def _read_csv_pandas(source: Path | io.BytesIO, separator: str) -> Any:
     with warnings.catch_warnings():
         # A row that is too long would only be cut, with a warning.
         warnings.simplefilter("error", pandas.errors.ParserWarning)
-        return pandas.read_csv(source, sep=separator, encoding="utf-8-sig", index_col=False)
+        return pandas.read_csv(
+            source,
+            sep=separator,
+            encoding="utf-8-sig",
+            index_col=False,
+            keep_default_na=False,
+            na_values=list(MISSING),
+        )
 
 
 def _read_csv_pyarrow(source: Path | io.BytesIO, separator: str) -> Any:
