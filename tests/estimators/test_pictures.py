@@ -100,6 +100,29 @@ def test_every_kind_of_time_can_be_drawn(unit, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_long_names_leave_room_for_the_picture(tmp_path, monkeypatch):
+    """An axis without room is a warning."""
+    figures = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: figures.append(figure))
+    names = [f"ns=2;s=Works.Line 3.{'Furnace.' * 20}Zone {zone}.Temperature" for zone in range(3)]
+    values = np.sin(np.arange(30.0))
+    ahead = Ahead(np.arange(20, 30), values[20:])
+    draw_outlooks([Outlook(name, np.arange(20), values[:20], [ahead]) for name in names], "f.png")
+    rows = dict.fromkeys(names, values)
+    pictures.draw_blame(np.arange(30), values + 1, 1.5, rows, rows, "d.png")
+    for figure in figures:
+        figure.savefig(tmp_path / "picture.png")
+    assert all(axes.get_position().width > 0.2 for axes in figures[0].axes)
+    titles = [axes.get_title("left").replace("\n", " ") for axes in figures[0].axes]
+    assert [one.replace(" ", "") for one in titles] == [one.replace(" ", "") for one in names]
+    top, heat, *_ = figures[1].axes
+    assert top.get_position().width * figures[1].get_figwidth() > 8
+    label = heat.get_yticklabels()[2].get_text()
+    assert label.startswith("ns=2;s=Works.Line 3.Furnace.")
+    assert label.endswith("Furnace.Zone 2.Temperature")
+    assert len(label) == 81
+
+
 def _draw_anomalies(detector, data, path):
     panel = read_panel(data)
     draw_anomalies(panel, detector.score_panel(panel), detector.threshold_, path)

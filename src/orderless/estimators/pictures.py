@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 MOST_PANELS = 9
 MOST_ROWS = 12
 MOST_TRACES = 3
+LONGEST_LABEL = 80
 TIE = 1.005
 """Errors within half a percent of the least are not worth a distinction."""
 PAST, AHEAD, ACTUAL, ALARM = "#5f6b7a", "#0b6bcb", "#111111", "#d1372c"
@@ -126,7 +128,7 @@ def draw_anomalies(
         {names[row]: blame[row] for row in rows},
         {names[row]: system.values[row] for row in rows[:MOST_TRACES]},
         path,
-        f" of {system.name}" if len(panel.systems) > 1 else "",
+        f" of {_short(str(system.name))}" if len(panel.systems) > 1 else "",
     )
 
 
@@ -190,7 +192,9 @@ def draw_blame(
     from matplotlib.figure import Figure
 
     heights = [1.6, 0.3 + 0.16 * len(blame), *([0.9] * len(traces))]
-    figure = Figure(figsize=(11, 1.0 + 1.15 * sum(heights)), layout="constrained")
+    labels = [_short(name) for name in blame]
+    width = 11 + 0.07 * max(0, *(len(label) - 20 for label in labels))
+    figure = Figure(figsize=(width, 1.0 + 1.15 * sum(heights)), layout="constrained")
     panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     places = _on_axis(times)
     alarm = score > threshold
@@ -218,17 +222,23 @@ def draw_blame(
         shading="nearest",
         rasterized=True,
     )
-    heat.set_yticks(np.arange(len(rows)), list(blame), fontsize=8, parse_math=False)
+    heat.set_yticks(np.arange(len(rows)), labels, fontsize=8, parse_math=False)
     heat.invert_yaxis()
     heat.set_title("To blame", loc="left", fontsize=11)
     figure.colorbar(image, ax=heat, label="times usual", pad=0.01)
     for axes, (name, values) in zip(below, traces.items(), strict=True):
         axes.plot(places, values, color=PAST, lw=0.9)
         axes.plot(places[alarm], values[alarm], ".", color=ALARM, ms=3)
-        axes.set_title(name, loc="left", fontsize=9, parse_math=False)
+        axes.set_title(fill(name, 120), loc="left", fontsize=9, parse_math=False)
     for axes in (top, *below):
         _tidy(axes, times)
     _save(figure, path)
+
+
+def _short(name: str) -> str:
+    """Both ends of a name that is too long to stand beside a picture."""
+    half = LONGEST_LABEL // 2
+    return name if len(name) <= LONGEST_LABEL else f"{name[:half]}…{name[-half:]}"
 
 
 def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
@@ -244,7 +254,7 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
     if outlook.actual is not None:
         future = _on_axis(outlook.ahead[0].times)
         axes.plot(future, outlook.actual, ".", color=ACTUAL, ms=3, label="what came")
-    axes.set_title(outlook.name, loc="left", fontsize=10, parse_math=False)
+    axes.set_title(fill(outlook.name, 45), loc="left", fontsize=10, parse_math=False)
     last = outlook.ahead[-1].times if outlook.ahead else outlook.times
     axes.set_xlim(past[0], _on_axis(last)[-1])
     if not np.isfinite(outlook.history).any():
