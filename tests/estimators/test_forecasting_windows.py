@@ -23,3 +23,10 @@ def test_few_variables_are_few_whatever_others_are_called():
     panel = read_panel({**long, "plant": names}, group="plant")
     assert len(panel.variables) == 500
     assert len(cut_forecasting_windows(panel, 1, 4, share=0.5).selection) > 2**18 // 500
+
+
+def test_a_context_is_not_longer_than_the_longest_system():
+    panel = read_panel([np.ones(30), np.ones(50)])
+    windows = cut_forecasting_windows(panel, 3, 5000, share=0.2)
+    assert windows.context == 50
+    assert len(windows.train) > 0

@@ -83,8 +83,9 @@ class Forecaster(Estimator):
 
     **Main parameters**
     - horizon: how many steps to forecast.
-    - context: how many steps to look back; 336 or a third of the training data if None. The linear
-      start takes the cube of it: thousands of steps take many minutes and gigabytes.
+    - context: how many steps to look back, at most as many as `fit` is given; 336 or a third of the
+      training data if None. The linear start takes the cube of it: thousands of steps take many
+      minutes and gigabytes.
     - preset: `default`, `tiny` or `paper`, the network; `network` changes single settings of it
       (`orderless.nn.NetworkConfig`), such as {"coupling": "none"}.
     - epochs: passes over the training windows at most; 0 is the linear forecast alone.

@@ -47,6 +47,8 @@ def cut_forecasting_windows(
     check_observed(panel)
     if context is None:
         context = min(LONGEST_CONTEXT, max(1, round((1 - share) * longest) // 3))
+    # What no system can fill teaches nothing, and the linear start takes the cube of it.
+    context = min(context, longest)
     training, validation = split_in_time(lengths, horizon, share)
     room = max(end - horizon for _, end in training)
     shortest = max(1, min(context, room))
