@@ -34,6 +34,8 @@ compiled = (
     (shared_kernels.fill_steps, 1, ()),
     (shared_kernels.trajectory, 1, ("ENDS", "ADJOINT")),
     (shared_kernels.trajectory, 1, ("ENDS", "HAS_OWN", "HAS_FIELD")),
+    (shared_kernels.trajectory, 1, ("HAS_OWN", "ADJOINT")),
+    (shared_kernels.trajectory, 1, ("HAS_OWN", "HAS_FIELD")),
     (shared_kernels.trajectory_gradients, 1, ()),
     (shared_kernels.steps_gradient, 4, ()),
     (fast.fast_forward, 2, ()),
