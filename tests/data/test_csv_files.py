@@ -19,6 +19,8 @@ CSV = """date,α,on,count,gap
 2024-01-01 02:00,0.25,true,30000000000,7
 """
 
+WITH_COLUMNS = nw.DataFrame.with_columns
+
 
 def columns_of(table):
     if isinstance(table, dict):
@@ -156,6 +158,20 @@ def test_spaces_around_numbers_are_no_text(library, tmp_path):
     (system,) = read_panel(read_table(tmp_path / "a.csv"), group="who").systems
     assert np.array_equal(system.values, [[1, -3], [2.5, np.nan], [1, 0]], equal_nan=True)
     assert system.name == " x"
+
+
+def test_thousands_of_columns_with_spaces_around_numbers_are_made_at_once(library, tmp_path):
+    """One by one, each is a frame of all of them."""
+    names = [f"sensor {number}" for number in range(3000)]
+    numbers = [", ".join(map(str, np.arange(3000) / 4 + row)) for row in range(2)]
+    (tmp_path / "a.csv").write_text("\n".join([",".join(names), *numbers, ""]))
+    with mock.patch.object(nw.DataFrame, "with_columns", autospec=True) as made:
+        made.side_effect = WITH_COLUMNS
+        table = read_table(tmp_path / "a.csv")
+    assert made.call_count <= 1
+    (system,) = read_panel(table).systems
+    assert system.variables == tuple(names)
+    assert np.array_equal(system.values, np.arange(3000)[:, None] / 4 + np.arange(2))
 
 
 def test_nanoseconds_keep_their_digits(library, tmp_path):

@@ -10,6 +10,7 @@ import io
 import re
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -135,9 +136,9 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     if separator not in bare and "|" in bare:
         separator = "|"
     names = next(csv.reader(io.StringIO(header[0], newline=""), delimiter=separator))
-    twice = [name for number, name in enumerate(names) if name in names[:number]]
-    if twice:
-        raise DataError(f"{path.name} has two columns called {twice[0]!r}. Rename one of them.")
+    twice, times = Counter(names).most_common(1)[0]
+    if times > 1:
+        raise DataError(f"{path.name} has two columns called {twice!r}. Rename one of them.")
     number = next((name for name in names if FRACTION.fullmatch(name.strip())), None)
     if number is not None:
         raise DataError(
@@ -217,14 +218,16 @@ def _read_numbers(table: Any) -> Any:
     if isinstance(table, dict):
         return table
     frame = nw.from_native(table, eager_only=True)
-    for name, dtype in frame.schema.items():
-        if dtype != nw.String:
+    found = []
+    for series in frame.iter_columns():
+        if series.dtype != nw.String:
             continue
-        entries = ["" if is_missing(one) else one for one in frame[name].to_list()]
+        entries = ["" if is_missing(one) else one for one in series.to_list()]
         column = _plain_column(entries)
         if column.dtype != object:
-            frame = frame.with_columns(nw.new_series(name, column, backend=frame.implementation))
-    return frame.to_native()
+            found.append(nw.new_series(series.name, column, backend=frame.implementation))
+    # All at once: one by one, each is a frame of all of them.
+    return frame.with_columns(found).to_native() if found else table
 
 
 def _keep_zeros(
