@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 from torch import Tensor
 
-HEAD_SIZE, CHUNK = 32, 64  # of Mamba-2, the faster choices of a few
+HEAD_SIZE, CHUNK = 32, 64  # of Mamba-2: a choice, nothing else was tried
 
 
 def installed() -> str | None:

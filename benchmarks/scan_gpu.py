@@ -427,6 +427,7 @@ def kernels(rate):
         yield f"kernels {name} {coupling}", kernel_times(MAIN, dtype, coupling)
 
 
+# Each takes the copy bandwidth, in bytes a second, and gives names and results.
 GROUPS = (
     plain_passes, peers, numbers_of_variables, long_series, ordered_scan, errors_and_bytes, kernels,
 )  # fmt: skip

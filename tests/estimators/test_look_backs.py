@@ -19,7 +19,8 @@ def test_a_usual_spread_is_without_the_farthest_readings():
     observed = np.ones(values.shape, bool)
     observed[0, 900:], values[0, 900:] = False, np.nan
     usual = usual_spreads(values, observed)
-    np.testing.assert_allclose(usual, [1.0, 1.0, 0.0], atol=0.1)
+    # Of a normal draw without a hundredth at either end, to three standard errors.
+    np.testing.assert_allclose(usual, [0.935, 0.935, 0.0], atol=0.07)
     np.testing.assert_allclose(usual_spreads(1e200 * values, observed), 1e200 * usual)
     # Of fewer than a hundred none can be spared.
     few = values[:1, :50]
@@ -32,7 +33,7 @@ def test_the_usual_spread_of_a_name_is_that_of_its_calmest_system():
     panel = read_panel([100 * wave, wave, np.full((200, 1), 3.0)])
     (name,) = panel.variables
     usual = learn_usual_spreads(panel, [200, 200, 200])
-    np.testing.assert_allclose(usual[name], wave.std(), rtol=0.05)
+    np.testing.assert_allclose(usual[name], wave.std(), rtol=0.02)  # less the ends of the wave
     assert learn_usual_spreads(panel, [0, 0, 200]) == {}
 
 
@@ -46,8 +47,8 @@ def test_usual_spreads_are_in_units_of_the_look_back():
     past = looked_back({"known": 1.0}, known=wave, new=100 * wave, still=np.full(200, 5.0))
     assert past.usual is not None
     # That of `fit` in its unit; that of a new one from the history at hand, which gives the unit
-    # too; and so much that the share of `CALM` makes it 1.
-    np.testing.assert_allclose(past.usual, [0.5, 1.0, CALM**-0.5], rtol=0.05)
+    # too, less the ends of the wave; and so much that the share of `CALM` makes it 1.
+    np.testing.assert_allclose(past.usual, [0.5, 1.0, CALM**-0.5], rtol=0.02)
     assert looked_back(None, known=wave).usual is None  # the first models know none
 
 
