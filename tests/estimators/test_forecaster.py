@@ -261,7 +261,7 @@ def test_one_impossible_reading_in_fit_makes_no_interval_wider():
     spoilt.loc[100, NAMES[0]] = -9999.0
     clean, model = quick().fit(frame), quick().fit(spoilt)
     expected, found = clean.predict(frame, level=80), model.predict(frame, level=80)
-    for name in NAMES[:4]:  # the two were trained on windows that differ: 4 %
+    for name in NAMES[:4]:  # one of the two has learned from it: 4 %
         assert width_of_80(found, name) == pytest.approx(width_of_80(expected, name), rel=0.1)
     # Nor that of a new sensor, whose history has it.
     new = frame.rename(columns={NAMES[0]: "new"})
@@ -277,7 +277,8 @@ def test_intervals_follow_a_variable_that_comes_in_a_larger_unit():
     expected = width_of_80(model.predict(frame, level=80), NAMES[0])
     for unit in (1e2, 1e4, 1e7, 1e12):
         found = width_of_80(model.predict(frame * unit, level=80), NAMES[0]) / unit
-        assert found == pytest.approx(expected, rel=0.1)  # by other rows than those of `fit`: 6 %
+        # What is usual in `fit` has its small share in the width, and none in a larger unit: 6 %.
+        assert found == pytest.approx(expected, rel=0.1)
         scores = model.backtest(frame * unit, windows=16, level=80).scores["this model"]
         assert scores["coverage-80"] > 0.6
 
