@@ -5,12 +5,11 @@ dependency of this project.
 """
 
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
-
-HEAD_SIZE, CHUNK = 32, 64  # of Mamba-2: a choice, nothing else was tried
 
 
 def installed() -> str | None:
@@ -38,14 +37,16 @@ def selective_scan(sizes: tuple[int, ...], dtype: torch.dtype) -> Callable[[], N
     return _both_ways(lambda *given: selective_scan_fn(*given, delta_softplus=True), inputs)
 
 
-def state_space_dual(sizes: tuple[int, ...], dtype: torch.dtype) -> Callable[[], None]:
+def state_space_dual(
+    sizes: tuple[int, ...], dtype: torch.dtype, head_size: int, chunk: int
+) -> Callable[[], None]:
     """Forward and backward of Mamba-2's scan, in Triton; a step and a decay for every head."""
     from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined
 
     batch, variables, time, channels, states = sizes
-    rows, heads = batch * variables, channels // HEAD_SIZE
+    rows, heads = batch * variables, channels // head_size
     inputs = (
-        _normal(rows, time, heads, HEAD_SIZE, dtype=dtype),
+        _normal(rows, time, heads, head_size, dtype=dtype),
         _normal(rows, time, heads, dtype=dtype),
         -torch.rand(heads, device="cuda") - 0.1,
         _normal(rows, time, 1, states, dtype=dtype),
@@ -53,11 +54,21 @@ def state_space_dual(sizes: tuple[int, ...], dtype: torch.dtype) -> Callable[[],
     )
     skip = _normal(heads, dtype=torch.float32)
     return _both_ways(
-        lambda *given: mamba_chunk_scan_combined(*given, CHUNK, D=skip, dt_softplus=True), inputs
+        lambda *given: mamba_chunk_scan_combined(*given, chunk, D=skip, dt_softplus=True), inputs
     )
 
 
-SCANS = {"selective scan": selective_scan, "Mamba-2 SSD": state_space_dual}
+SCANS = {
+    "selective scan": selective_scan,
+    "Mamba-2 SSD": partial(state_space_dual, head_size=32, chunk=64),
+}
+# Each tunes its kernels anew, which takes minutes.
+OTHER_SIZES = {
+    f"Mamba-2 SSD, heads of {head_size}, chunks of {chunk}": partial(
+        state_space_dual, head_size=head_size, chunk=chunk
+    )
+    for head_size, chunk in ((64, 64), (64, 128), (64, 256), (32, 128))
+}
 
 
 def _normal(*shape: int, dtype: torch.dtype) -> Tensor:

@@ -394,6 +394,11 @@ def peers(rate):
         yield f"training {name}, {scan}", timed(mamba_peers.SCANS[scan](MAIN, dtype))
 
 
+def other_sizes_of_peers(rate):
+    for (scan, run), (name, dtype) in product(mamba_peers.OTHER_SIZES.items(), KINDS):
+        yield f"training {name}, {scan}", timed(run(MAIN, dtype))
+
+
 def numbers_of_variables(rate):
     for name, dtype in KINDS:
         for variables, result in per_variable((64, 128, 512, 862), dtype):
@@ -430,7 +435,9 @@ def kernels(rate):
 # Each takes the copy bandwidth, in bytes a second, and gives names and results.
 GROUPS = (
     plain_passes, peers, numbers_of_variables, long_series, ordered_scan, errors_and_bytes, kernels,
+    other_sizes_of_peers,
 )  # fmt: skip
+OF_PEERS = (peers, other_sizes_of_peers)
 
 
 def in_words(name, result):
@@ -482,7 +489,7 @@ def main() -> None:
     target = options.output / f"scan_gpu_{card}_{options.commit[:7]}.json"
     options.output.mkdir(parents=True, exist_ok=True)
     for group in GROUPS:
-        if group.__name__ in done or (group is peers and not mamba_peers.installed()):
+        if group.__name__ in done or (group in OF_PEERS and not mamba_peers.installed()):
             continue
         for name, result in group(bandwidth["bytes_per_s"]):
             report[name] = result
