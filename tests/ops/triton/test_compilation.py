@@ -25,7 +25,7 @@ types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.
 types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
 sizes = {"BLOCK": 2, "WIDTH": 16, "STATES": states, "PADDED": 16, "AT_ONCE": 32}
-sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4, "LINES": 4}
+sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 compiled = (
     (tables.fill_tables, 4, quick),
     (tables.sums_gradient, 4, ()),

@@ -43,7 +43,6 @@ kernels = on_demand("orderless.ops.triton.kernels")
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
-TABLE_CHUNKS = 4  # whose tables a program fills, a warp each
 FEW_PARTS = 8  # sums of parts that a program can take in passing
 MANY_PROGRAMS = 128  # that together can take any sum of parts as fast as memory gives it
 
@@ -232,14 +231,12 @@ def _tables(
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
-    segments = 0 if over_segments is None else sizes.segments
-    programs = sizes.batch * sizes.heads * (triton.cdiv(sizes.chunks, TABLE_CHUNKS) + segments)
-    launch(table_kernels.fill_tables, (programs,))(
+    launch(table_kernels.fill_tables, (sizes.batch * sizes.heads * sizes.chunks,))(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
-        sizes.time, sizes.heads, sizes.chunks, segments, sizes.per_segment, towards(reverse),
+        sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, towards(reverse),
         *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
-        int(held), LINES=TABLE_CHUNKS, STATES=sizes.states, PADDED=sizes.padded,
-        HAS_QUICK=quick is not None, HAS_FIELD=factors is not None, num_warps=TABLE_CHUNKS,
+        int(held), STATES=sizes.states, PADDED=sizes.padded, HAS_QUICK=quick is not None,
+        HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
     return _Tables(tables, quick, over_chunks, over_segments, factors)
 

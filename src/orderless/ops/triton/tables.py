@@ -37,10 +37,22 @@ from orderless.ops.triton.zero_order_hold import (
     exp,
     exprel,
     hold,
-    hold_after,
     hold_gradient,
     transition,
 )
+
+
+@triton.jit
+def _within(kind):
+    """[kind, t, s]: whether step s belongs to the span of time t in a table, and whether t reads.
+
+    Kinds 6 and 7 are kind 5 once more.
+    """
+    t = tl.arange(0, 16)[None, :, None]
+    s = tl.arange(0, 16)[None, None, :]
+    size = tl.where(kind < 4, 8 >> tl.minimum(kind, 3), 16)
+    reads = (kind == 4) | ((t & size) != 0)
+    return ((t ^ s) < size) & ((s <= t) == reads), reads
 
 
 @triton.jit
@@ -67,240 +79,59 @@ def _rates(h, v, vh, head, STATES: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
-def _then(one, other):
-    """Two transitions (h, v, vh), one after the other; the order does not matter."""
-    h, v, vh = one
-    other_h, other_v, other_vh = other
-    return h * other_h, v * other_v, vh * other_h + v * other_vh
+def _by_thread(value):
+    """[place, t, n] as [place, half of the states, thread, entry]."""
+    value = tl.reshape(
+        value, (8, 2, 8, 2, 4, 2)
+    )  # half of the times, row, half, column, one of two
+    return tl.reshape(tl.permute(value, (0, 3, 2, 4, 1, 5)), (8, 2, 32, 4))
 
 
 @triton.jit
-def _if(condition, one):
-    """A transition, or none."""
-    h, v, vh = one
-    return tl.where(condition, h, 1.0), tl.where(condition, v, 1.0), tl.where(condition, vh, 0.0)
+def _fill_quick(quick, e1, evh, e2, held):
+    """Each in the order in which it lies in memory: scattered stores take five times as long."""
+    kept = quick.dtype.element_ty
+    pairs = tl.join(_by_thread(e1.to(kept)), _by_thread(evh.to(kept)))
+    pairs = tl.reshape(tl.permute(pairs, (0, 1, 2, 4, 3)), (8, 512))
+    place = tl.arange(0, 8)[:, None]
+    needed = (place != 6) | (held == 0)
+    line = tl.where(place < 6, 2 * place, 3 * place)
+    tl.store(quick + line * 256 + tl.arange(0, 512)[None, :], pairs, mask=needed)
+    singles = tl.reshape(tl.permute(_by_thread(e2.to(kept)), (0, 2, 1, 3)), (8, 256))
+    line = tl.where(place < 6, 12 + place, 3 * place + 2)
+    tl.store(quick + line * 256 + tl.arange(0, 256)[None, :], singles, mask=needed)
 
 
 @triton.jit
-def _read(one):
-    """A transition as a table has it for a reading time: (e1, evh, e2)."""
-    h, v, vh = one
-    return h, vh, v
-
-
-@triton.jit
-def _written(one, kept):
-    """The same for a writing time, which also holds what it writes."""
-    h, v, vh = one
-    kept_h, kept_v, kept_vh = kept
-    return v * kept_v, v * kept_vh + vh * kept_h, h * kept_h
-
-
-@triton.jit
-def _either(reads, one, other):
-    """Entries of a table for a reading time or a writing one."""
-    return (
-        tl.where(reads, one[0], other[0]),
-        tl.where(reads, one[1], other[1]),
-        tl.where(reads, one[2], other[2]),
-    )
-
-
-@triton.jit
-def _of_eight_times(h, v, vh, none, steps, beside, beyond, second_two, second_four):
-    """How states move within eight times, for two of them that follow each other.
-
-    steps: of both; beside: the sum of those of the other two of four, beyond: of the other four of
-    eight; second_two, second_four: whether these come before. For each of both times transitions
-    from the start of the two, four and eight to it, and from it to their end; and over all eight.
-    """
-    first, second = transition(h, v, vh, steps[0]), transition(h, v, vh, steps[1])
-    two, four = transition(h, v, vh, beside), transition(h, v, vh, beyond)
-    both = _then(first, second)
-    before_two, after_two = _if(second_two, two), _if(second_two == 0, two)
-    before_four, after_four = _if(second_four, four), _if(second_four == 0, four)
-    from_first, from_both = _then(first, before_two), _then(both, before_two)
-    to_first = _then(second, after_two)
-    return (
-        (
-            (first, from_first, _then(from_first, before_four)),
-            (second, to_first, _then(to_first, after_four)),
-            first,
-        ),
-        (
-            (both, from_both, _then(from_both, before_four)),
-            (none, after_two, _then(after_two, after_four)),
-            second,
-        ),
-        _then(_then(both, two), four),
-    )
-
-
-@triton.jit
-def _rows_of_tables(h, v, vh, steps, beside, beyond, second_two, second_four, held):
-    """Of times 2g, 2g + 1, 2g + 8 and 2g + 9 the rows of all places of `quick`, and of the hold.
-
-    Exponentials are taken of a time's own step and of two sums of steps beside it; all other
-    transitions are products of these. Returns [half, one of two][place] and what is over the chunk.
-    """
-    ones = tl.full(h.shape, 1.0, tl.float32)
-    none = (ones, ones, tl.zeros_like(ones))
-    one, two, over_first = _of_eight_times(
-        h, v, vh, none, steps[0], beside[0], beyond[0], second_two, second_four
-    )
-    three, four, over_last = _of_eight_times(
-        h, v, vh, none, steps[1], beside[1], beyond[1], second_two, second_four
-    )
-    times = ((one, two), (three, four))
-    rows = ()
-    for half in tl.static_range(2):
-        for i in tl.static_range(2):
-            forth, back, own = times[half][i]
-            step_h, step_v, step_vh = own
-            phi = hold_after(h, v, vh, steps[half][i], step_h, step_v, step_vh)
-            kept = (
-                tl.where(held, phi[0], 1.0), tl.where(held, phi[1], 1.0),
-                tl.where(held, phi[2], 0.0),
-            )  # fmt: skip
-            if half == 0:
-                by_eight = _written(back[2], kept)
-                from_start, to_end = forth[2], _then(back[2], over_last)
-            else:
-                by_eight = _read(forth[2])
-                from_start, to_end = _then(forth[2], over_first), back[2]
-            by_one = _read(own) if i == 1 else _written(none, kept)
-            row = (
-                by_eight,
-                _either(second_four, _read(forth[1]), _written(back[1], kept)),
-                _either(second_two, _read(forth[0]), _written(back[0], kept)),
-                by_one,
-                _read(from_start),
-                (phi[1], phi[2], phi[0]),
-                _written(to_end, none),
-                _written(to_end, phi),
-            )
-            rows = rows + (row,)  # noqa: RUF005
-    return rows, _then(over_first, over_last)
-
-
-@triton.jit
-def _in_order(values):
-    """[thread, state] tensors, as many as a power of two, as [thread, (tensor, state)]."""
-    count: tl.constexpr = len(values)
-    if count == 1:
-        threads: tl.constexpr = values[0].shape[0]
-        each: tl.constexpr = values[0].numel // (2 * threads)
-        value = tl.permute(tl.reshape(values[0], (threads, 2, each)), (0, 2, 1))
-        return tl.reshape(value, (threads, 2 * each))
-    else:  # noqa: RET505
-        joined = ()
-        for i in tl.static_range(count // 2):
-            joined = joined + (tl.join(values[i], values[i + count // 2]),)  # noqa: RUF005
-        return _in_order(joined)
-
-
-@triton.jit
-def _store_quick(quick, rows, g, pair, exists, held):
-    """All places. A thread has 16 bytes that lie together."""
-    low = quick.dtype.element_ty
-    pairs = ()
-    singles = ()
-    for place in tl.static_range(8):
-        for i in tl.static_range(2):
-            for entry in tl.static_range(3):
-                both = rows[i][place][entry].to(low), rows[2 + i][place][entry].to(low)
-                if entry < 2:
-                    pairs = pairs + both
-                else:
-                    singles = singles + both
-    at = quick + (8 * g + pair % 4) * 8
-    k = tl.arange(0, 128)[None, :]
-    place = k // 16
-    line = tl.where(place < 6, 2 * place, 3 * place) * 256
-    to = at + pair // 4 * 256 + (line + k // 8 % 2 * 32 + k % 8)
-    tl.store(to, _in_order(pairs), mask=exists & ((place != 6) | (held == 0)))
-    k = tl.arange(0, 64)[None, :]
-    place = k // 8
-    line = tl.where(place < 6, 12 + place, 3 * place + 2) * 256
-    to = at + pair // 4 * 4 + (line + k // 4 % 2 * 32 + k % 4)
-    tl.store(to, _in_order(singles), mask=exists & ((place != 6) | (held == 0)))
-
-
-@triton.jit
-def _store_tables(tables, rows, g, pair, exists, PADDED: tl.constexpr):
-    """All tables; the hold comes last, (h, v, vh) in this order."""
-    k = tl.arange(0, 64)[None, :]
-    table, entry = k // 8, k // 2 % 4
-    for row in tl.static_range(4):
-        values = ()
-        for i in tl.static_range(8):
-            for j in tl.static_range(4):
-                # What is no table is not stored.
-                one = rows[row][i if i < 5 else (6 if i == 5 else 5)]
-                values = values + (one[j % 3 if i < 6 else (j + 2) % 3],)  # noqa: RUF005
-        to = tables + (row // 2 * 8 + row % 2 + 2 * g) * PADDED + 2 * pair
-        to += (3 * table + entry) * (16 * PADDED) + k % 2
-        tl.store(to, _in_order(values), mask=exists & (table < 7) & (entry < 3))
-
-
-@triton.jit
-def _factor(places, w_h, w_v, t, place: tl.constexpr, HAS_QUICK: tl.constexpr):
-    """(h, v) of a place of `factors`, for a time of a chunk."""
-    phi_v, phi_vh, phi_h = places[5]
-    b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
-    if place == 4:
-        return b_h, b_v
-    else:  # noqa: RET505
-        if HAS_QUICK:  # its tables hold what is written
-            b_h, b_v = w_h, w_v
-        if place < 4:
-            e1, evh, e2 = places[place]
-        else:
-            e1, evh, e2 = places[7 if HAS_QUICK else 6]
-        h, v = b_h * e2, b_v * e1 + b_h * evh
-        if place < 4:
-            writes = (t & (8 >> place)) == 0
-            h, v = tl.where(writes, h, 0.0), tl.where(writes, v, 0.0)
-        return h, v
-
-
-@triton.jit
-def _store_factors(
-    factors, field_write, rows, first, time, towards, write_time, g, pair, exists,
-    STATES: tl.constexpr, HAS_QUICK: tl.constexpr,
-):  # fmt: skip
+def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi_vh):
     """What the write of the field becomes in each table, in the order in which it lies in memory.
 
     factors [6, 16, 32]: tables 0..3 (zero where a time reads), the held write itself, and table 5.
     A row has (h, v) of states 0..7, then of states 8..15.
     """
-    low = factors.dtype.element_ty
-    n = 2 * pair + tl.arange(0, 2)[None, :]
-    k = tl.arange(0, 32)[None, :]
-    for row in tl.static_range(4):
-        t = row // 2 * 8 + row % 2 + 2 * g
-        inside = (first + t < time) & (n < STATES)
-        at = field_write + time_of(first + t, time, towards) * write_time + n
-        w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
-        values = ()
-        for place in tl.static_range(8):
-            h, v = _factor(rows[row], w_h, w_v, t, place, HAS_QUICK)
-            values = values + (h.to(low), v.to(low))  # noqa: RUF005
-        to = factors + t * 32 + pair // 4 * 16 + pair % 4 * 2
-        to += k // 4 * 512 + k // 2 % 2 * 8 + k % 2
-        tl.store(to, _in_order(values), mask=exists & (k < 24))
+    b_h, b_v = phi_h * w_h, phi_v * w_v + phi_vh * w_h
+    to_h = tl.where(kind == 4, b_h, b_h * e2)
+    to_v = tl.where(kind == 4, b_v, b_v * e1 + b_h * evh)
+    leads = (kind > 3) | (reads == 0)
+    # Of the eight, 0 to 4 and 6 are needed, which becomes the last.
+    needed = (tl.arange(0, 8) < 5) | (tl.arange(0, 8) == 6)
+    kept = factors.dtype.element_ty
+    both = tl.join(tl.where(leads, to_h, 0.0).to(kept), tl.where(leads, to_v, 0.0).to(kept))
+    both = tl.permute(tl.reshape(both, (8, 16, 2, 8, 2)), (0, 1, 2, 4, 3))
+    place = tl.minimum(tl.arange(0, 8), 5)[:, None]
+    at = place * 512 + tl.arange(0, 512)[None, :]
+    tl.store(factors + at, tl.reshape(both, (8, 512)), mask=needed[:, None])
 
 
 @triton.jit
-def _span(step, first, last, time, step_time, towards):
+def _span(step, b, first, last, head, time, step_batch, step_time, towards):
     """The sum of the steps of times first to last - 1."""
     steps = tl.zeros([1024], tl.float32)
     for begin in range(first, last, 1024):
         at = begin + tl.arange(0, 1024).to(tl.int64)
         inside = at < last
         at = time_of(at, time, towards)
-        steps += tl.load(step + at * step_time, mask=inside, other=0.0)
+        steps += tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
     return tl.sum(steps, 0)
 
 
@@ -314,117 +145,77 @@ def _fill_over(out, h, v, vh, span, PADDED: tl.constexpr):
     tl.store(out + 2 * PADDED, e_v)
 
 
-@triton.jit
-def _sum(values):
-    """Of [threads, 2, 2] or [threads, 2]."""
-    one, other = tl.split(values)
-    if len(values.shape) == 2:
-        return one + other
-    else:  # noqa: RET505
-        return _sum(one + other)
-
-
-@triton.jit
-def _steps_beside(steps):
-    """[threads, (one of two, beside, beyond)] as the steps of both, and sums of those beside."""
-    near, far = tl.split(tl.reshape(steps, (steps.shape[0], 2, 2, 2)))
-    own, other = tl.split(near)
-    one, two = tl.split(own)
-    return (one[:, None], two[:, None]), _sum(other)[:, None], _sum(far)[:, None]
-
-
-@triton.jit
-def _fill_chunks(
-    step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, factors,
-    first_chunk, chunks, time, towards, step_time, write_time, held,
-    LINES: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_QUICK: tl.constexpr, HAS_FIELD: tl.constexpr,
-):  # fmt: skip
-    """A warp has a chunk, and a thread four times and two states of it: see `_rows_of_tables`."""
-    thread = tl.arange(0, LINES * 2 * PADDED)[:, None]
-    pair, g = thread % (PADDED // 2), thread // (PADDED // 2) % 4
-    chunk = (first_chunk + thread // (2 * PADDED)).to(tl.int64)
-    exists = chunk < chunks
-    first = chunk * 16
-    # Half of the chunk, the other four of eight, the other two of four, one of both.
-    k = tl.arange(0, 16)[None, :]
-    t = first + (8 * (k & 1) + (2 * g ^ (2 * (k & 2) + (k & 4) // 2)) + k // 8)
-    at = time_of(t, time, towards)
-    steps = tl.load(step + at * step_time, mask=t < time, other=0.0).to(tl.float32)
-    early, late = tl.split(tl.reshape(steps, (LINES * 2 * PADDED, 8, 2)))
-    early, beside, beyond = _steps_beside(early)
-    late, late_beside, late_beyond = _steps_beside(late)
-    n = 2 * pair + tl.arange(0, 2)[None, :]
-    # Padded states decay like any other, and are never written to.
-    h = tl.load(rate_h + n, mask=n < STATES, other=-1.0).to(tl.float32)
-    v = tl.load(rate_v + n, mask=n < STATES, other=-1.0).to(tl.float32)
-    vh = tl.load(rate_vh + n, mask=n < STATES, other=0.0).to(tl.float32)
-    rows, over = _rows_of_tables(
-        h, v, vh, (early, late), (beside, late_beside), (beyond, late_beyond),
-        (g & 1) != 0, (g & 2) != 0, (held != 0) & HAS_QUICK,
-    )  # fmt: skip
-    k = tl.arange(0, 8)[None, :]
-    to = over_chunks + chunk * (4 * PADDED) + 2 * pair + (k // 2 * PADDED + k % 2)
-    over_h, over_v, over_vh = over
-    tl.store(to, _in_order((over_h, over_vh, over_v, over_v)), mask=exists & (g == 0))
-    if HAS_QUICK:
-        _store_quick(quick + chunk * 6144, rows, g, pair, exists, held)
-    else:
-        _store_tables(tables + chunk * (21 * 16 * PADDED), rows, g, pair, exists, PADDED)
-    if HAS_FIELD:
-        _store_factors(
-            factors + chunk * 3072, field_write, rows, first, time, towards, write_time,
-            g, pair, exists, STATES, HAS_QUICK,
-        )  # fmt: skip
-
-
-@triton.jit(
-    do_not_specialize=["time", "heads", "chunks", "segments", "per_segment", "towards", "held"]
-)
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "towards", "held"])
 def fill_tables(
     step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, over_segments, factors,
-    time, heads, chunks, segments, per_segment, towards, step_batch, step_time, write_batch,
-    write_time, held,
-    LINES: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_QUICK: tl.constexpr, HAS_FIELD: tl.constexpr,
+    time, heads, chunks, per_segment, towards, step_batch, step_time, write_batch, write_time, held,
+    STATES: tl.constexpr, PADDED: tl.constexpr,
+    HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, LINES chunks), and one per (batch, head, segment of time).
+    """One program per (batch, head, chunk). held: whether writing times in `quick` are.
 
-    held: whether writing times in `quick` are. Either `quick` or `tables`. over_chunks
-    [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole chunk, and a row of no use; over_segments
-    [B, H, segment, 3, N]: over whole segments of time. factors [B, H, chunk, 6, 16, 32]: see
-    `_store_factors`; like `quick` for up to 16 states.
+    Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
+    chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
+    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for up to 16 states.
+
+    All places of `quick` are made at once, [place, t, n], for nothing but waiting for one after the
+    other would fill the time.
     """
-    blocks = tl.cdiv(chunks, LINES)
     pid = tl.program_id(0)
-    line, block = pid // (blocks + segments), pid % (blocks + segments)
-    head = line % heads
-    b, line = (line // heads).to(tl.int64), line.to(tl.int64)
-    step += b * step_batch + head
-    rate_h += head * STATES
-    rate_v += head * STATES
-    rate_vh += head * STATES
-    if block < blocks:
-        if HAS_QUICK:
-            quick += line * chunks * 6144
-        else:
-            tables += line * chunks * (21 * 16 * PADDED)
-        if HAS_FIELD:
-            field_write += b * write_batch
-            factors += line * chunks * 3072
-        _fill_chunks(
-            step, rate_h, rate_v, rate_vh, field_write, tables, quick,
-            over_chunks + line * chunks * (4 * PADDED), factors, block * LINES, chunks, time,
-            towards, step_time, write_time, held, LINES, STATES, PADDED, HAS_QUICK, HAS_FIELD,
-        )  # fmt: skip
-    elif over_segments is not None:
-        segment = block - blocks
-        first = segment * per_segment * 16
-        last = tl.minimum(first + per_segment * 16, time)
-        h, v, vh = _rates(rate_h, rate_v, rate_vh, 0, STATES, PADDED)
-        span = _span(step, first, last, time, step_time, towards)
-        out = over_segments + (line * segments + segment) * (3 * PADDED)
-        _fill_over(out, h, v, vh, span, PADDED)
+    chunk = (pid % chunks).to(tl.int64)
+    head = (pid // chunks) % heads
+    b = (pid // chunks // heads).to(tl.int64)
+    pid = pid.to(tl.int64)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, towards)
+    h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
+    _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
+    if HAS_SEGMENTS:  # noqa: SIM102
+        if chunk % per_segment == 0:  # known at run time only
+            last = tl.minimum((chunk + per_segment) * 16, time)
+            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, towards)
+            segment = (b * heads + head) * tl.cdiv(chunks, per_segment) + chunk // per_segment
+            _fill_over(over_segments + segment * (3 * PADDED), h, v, vh, span, PADDED)
+    phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
+    phi_h, phi_v, phi_vh = phi_h[None, :, :], phi_v[None, :, :], phi_vh[None, :, :]
+    kind = tl.arange(0, 8)[:, None, None]
+    within, reads = _within(kind)
+    span = tl.sum(tl.where(within, steps[None, None, :], 0.0), 2)[:, :, None]
+    e_h, e_v, evh = transition(h[None, :, :], v[None, :, :], vh[None, :, :], span)
+    is_hold = kind == 5
+    e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
+    evh = tl.where(is_hold, phi_vh, evh)
+    e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
+    if not HAS_QUICK:
+        size: tl.constexpr = 16 * PADDED
+        tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
+        # The hold comes last, (h, v, vh) in this order.
+        place = tl.where(kind < 5, kind, tl.where(is_hold, 6, 5))
+        out = tables + pid * (21 * size) + place * (3 * size) + tile
+        tl.store(out, tl.where(is_hold, phi_h, e1), mask=kind < 7)
+        tl.store(out + size, tl.where(is_hold, phi_v, evh), mask=kind < 7)
+        tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind < 7)
+    else:
+        plain = reads | is_hold | (kind == 6) | ((held == 0) & (kind < 5))
+        _fill_quick(
+            quick + pid * 6144,
+            tl.where(plain, e1, e1 * phi_v),
+            tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
+            tl.where(plain, e2, e2 * phi_h),
+            held,
+        )
+    if HAS_FIELD:
+        row = tl.arange(0, 16)[None, :, None]
+        t = chunk * 16 + row
+        inside = t < time
+        t = time_of(t, time, towards)
+        n = tl.arange(0, PADDED)[None, None, :]
+        inside = inside & (n < STATES)
+        at = field_write + b * write_batch + t * write_time + n
+        w_h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        w_v = tl.load(at + STATES, mask=inside, other=0.0).to(tl.float32)
+        _fill_factors(
+            factors + pid * 3072, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi_vh
+        )
 
 
 @triton.jit

@@ -144,50 +144,13 @@ def transition_gradient(h, v, vh, span, d_h, d_v, d_vh):
 
 
 @triton.jit
-def _held(rate, span, decayed):
-    """The integral of exp(rate s) over [0, span], given exp(rate span)."""
-    x = rate * span
-    far = (decayed - 1.0) * (1.0 / tl.where(rate == 0, 1.0, rate))
-    return tl.where(x > -0.5, span * _exprel_near(tl.maximum(x, -0.5)), far)
-
-
-@triton.jit
-def _exp_difference_from_zero_near(u, w):
-    """exp[0, u, w] for -1 < u, w <= 0: the sum of u^i w^j / (i + j + 2)!, i + j <= 10.
-
-    By Horner's rule along both at once: of what is multiplied by w^j, the sum over i.
-    """
-    factor = 1.0 / 479001600  # 12!
-    inner = tl.zeros_like(u + w) + factor
-    total = inner
-    for j in tl.static_range(10):
-        factor = factor * (12 - j)
-        inner = inner * u + factor
-        total = total * w + inner
-    return total
-
-
-@triton.jit
-def hold_after(h, v, vh, span, e_h, e_v, e_vh):
-    """The integral of exp(A s) over [0, span], (h, v, vh), given exp(A span).
-
-    What depends on rates alone is computed as often as there are rates: so no quotient an entry.
-    """
-    phi_h, phi_v = _held(h, span, e_h), _held(v, span, e_v)
-    h_is_small = tl.abs(h) < tl.abs(v)
-    small, big = tl.where(h_is_small, h, v), tl.where(h_is_small, v, h)
-    u, w = tl.maximum(small * span, -1.0), tl.maximum(big * span, -1.0)
-    near = vh * span * span * _exp_difference_from_zero_near(u, w)
-    far = e_vh - vh * tl.where(h_is_small, phi_h, phi_v)
-    far = far * (1.0 / tl.where(big == 0, 1.0, big))
-    return phi_h, phi_v, tl.where(w > -1.0, near, far)
-
-
-@triton.jit
 def hold(h, v, vh, span):
-    """The same, given nothing."""
-    e_h, e_v, e_vh = transition(h, v, vh, span)
-    return hold_after(h, v, vh, span, e_h, e_v, e_vh)
+    """The integral of exp(A s) over [0, span]: its entries (h, v, vh)."""
+    x, y = h * span, v * span
+    relative_h, _ = exprel(x)
+    relative_v, _ = exprel(y)
+    second, _, _ = exp_difference_from_zero(x, y)
+    return span * relative_h, span * relative_v, vh * span * span * second
 
 
 @triton.jit
