@@ -67,7 +67,7 @@ OTHER_SIZES = {
     f"Mamba-2 SSD, heads of {head_size}, chunks of {chunk}": partial(
         state_space_dual, head_size=head_size, chunk=chunk
     )
-    for head_size, chunk in ((64, 64), (64, 128), (64, 256), (32, 128))
+    for head_size, chunk in ((64, 64), (64, 128), (64, 256))
 }
 
 
