@@ -58,16 +58,12 @@ def state_space_dual(
     )
 
 
-SCANS = {
-    "selective scan": selective_scan,
+# By the sizes of heads and chunks. Each tunes its kernels anew, which takes minutes.
+DUALS = {
     "Mamba-2 SSD": partial(state_space_dual, head_size=32, chunk=64),
-}
-# Each tunes its kernels anew, which takes minutes.
-OTHER_SIZES = {
-    f"Mamba-2 SSD, heads of {head_size}, chunks of {chunk}": partial(
-        state_space_dual, head_size=head_size, chunk=chunk
-    )
-    for head_size, chunk in ((64, 64), (64, 128), (64, 256))
+    "Mamba-2 SSD, heads of 64, chunks of 64": partial(state_space_dual, head_size=64, chunk=64),
+    "Mamba-2 SSD, heads of 64, chunks of 128": partial(state_space_dual, head_size=64, chunk=128),
+    "Mamba-2 SSD, heads of 64, chunks of 256": partial(state_space_dual, head_size=64, chunk=256),
 }
 
 

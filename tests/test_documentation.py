@@ -216,9 +216,11 @@ def test_the_gpu_figures_are_those_of_their_record():
         pairs = zip(times, ours, strict=True)
         rows.append(" | ".join(f"{peer:.2f} ms | {peer / own:.1f}" for peer, own in pairs))
         slower[scan] = times[0] / ours[0]
-    best = min(ratio for scan, ratio in slower.items() if "SSD" in scan)
     assert len(peers) == 1 + 4
-    assert f"takes {best:.1f} times as long at the best of four sizes" in readme
+    # The best of them was also timed as a graph, like ours; these times are in the notes.
+    notes = (ROOT / "benchmarks/results/kernel_counters_nvidia_h200.log").read_text()
+    (best,) = re.findall(r"heads of 64, chunks of 64: bf16 .*?, as a graph ([\d.]+)", notes)
+    assert f"takes {float(best) / ours[0]:.1f} times as long at the best of four sizes" in readme
     assert f"Mamba's {slower['selective scan']:.1f} times" in readme
     assert all(f"{ms(f'training bf16 {kind}'):.2f} ms" in readme for kind in ("none", "field"))
     for (when, times), digits in zip(calls.items(), (1, 2), strict=True):
