@@ -240,6 +240,11 @@ EMULATED = {
         ("skip", "state", "observed"),
         {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
     ),
+    "time in segments, with a field": (
+        (1, 3, 50, 16, 1, 16),
+        ("field", "state", "observed", "reverse"),
+        {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
+    ),
     "time in segments, with feedback": (
         (1, 2, 34, 16, 1, 16),
         ("feedback", "state", "reverse"),
@@ -264,7 +269,7 @@ EMULATED = {
 }
 # The backward pass of a field or of feedback runs plain kernels, whose products the interpreter
 # cannot round: of these there are values in bfloat16, or nothing.
-VALUES_ROUNDED = {"two slices of a head, with a field", "eight states, with a field"}
+VALUES_ROUNDED = {case for case in EMULATED if case.endswith("with a field")}
 NOT_ROUNDED = {"time in segments, with feedback"}
 
 
@@ -299,6 +304,10 @@ LARGE = {
     "one variable": ((64, 1, 70, 32, 1, 16), ("state",)),
     "wide heads": ((2, 6, 40, 192, 2, 16), ("field", "skip", "reverse")),  # three slices of each
     "time in segments": ((1, 2, 700, 64, 1, 16), ("field", "state", "reverse")),
+    "a field, time in segments": (
+        (2, 6, 1100, 128, 2, 16),
+        ("field", "skip", "state", "observed"),
+    ),
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
     "many states": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),

@@ -250,7 +250,8 @@ def _segment_states(
     start: Tensor | None,
     present: Tensor | None,
     reverse: bool,
-    adjoint: bool,
+    adjoint: bool = False,
+    field: Tensor | None = None,
 ) -> Tensor | None:
     """The state before every segment; adjoint, the gradient of the state after it."""
     if made.over_segments is None:
@@ -265,7 +266,8 @@ def _segment_states(
     given: dict[str, Any] = {"HAS_PRESENT": present is not None, "ADJOINT": adjoint}
     if fast:
         launch(fast_kernels.fast_states, grid)(
-            signal, weights, *made.of_chunks, present, ends, *rest, **given,
+            signal, weights, *made.of_chunks, field, made.factors, present, ends, *rest,
+            towards(reverse) * sizes.channels, **given, HAS_FIELD=field is not None,
             # Two warps own a variable: registers for sixteen warps.
             **sizes.fast_tile | {"num_warps": 2 * sizes.block, "maxnreg": 128},
         )  # fmt: skip
@@ -303,17 +305,18 @@ def scan(
     sizes = _sizes(x, step, write)
     rates = (rate_h, rate_v, rate_vh)
     fast = _is_fast(x, sizes)
-    # As a second input the field costs little; segments of time know of no second input.
-    beside = fast and sizes.segments == 1
-    if field is not None and field_write is not None and not beside:
+    # As a second input the field costs little, but only `fast` knows of one.
+    if field is not None and field_write is not None and not fast:
         shared, _ = field_response(field, field_write, step, *rates, reverse)
         field = field_write = None
     x, write, read = (rows_contiguous(value, aligned=fast) for value in (x, write, read))
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else rows_contiguous(gate)
     made = _tables(sizes, step, rates, x.dtype, reverse, fast, field_write)
+    field = None if field is None else field.to(x.dtype).contiguous()
+    field = from_first(field, reverse, axis=1)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, field=field)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     if shared is not None:
         readout(read, shared, None, present, y)
@@ -335,8 +338,6 @@ def scan(
     }
     grid = (sizes.rows * sizes.segments,)
     if fast:
-        field = None if field is None else field.to(x.dtype).contiguous()
-        field = from_first(field, reverse, axis=1)
         launch(fast_kernels.fast_forward, grid)(
             x, write, read, *made.of_chunks, start, out, last_shared, field, made.factors, skip,
             gate, present, out, end, *rest, **sizes.fast_tile, **given, HAS_FIELD=field is not None,
@@ -389,7 +390,7 @@ def scan_backward(
     d_end = None if d_end is None else d_end.contiguous()
     made = _tables(sizes, step, rates, x.dtype, reverse, fast, held=False)
     start = None if state is None else state.contiguous()
-    start = _segment_states(sizes, made, fast, x, write, start, present, reverse, adjoint=False)
+    start = _segment_states(sizes, made, fast, x, write, start, present, reverse)
     shape = sizes.shape(fast)
     grid = (sizes.rows * sizes.segments,)
     masked: dict[str, Any] = {"HAS_PRESENT": present is not None}

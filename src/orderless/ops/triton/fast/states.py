@@ -65,6 +65,15 @@ def _half_layout(block, width):
     return gl.DistributedLinearLayout(registers, lanes, warps, [], [2 * block, 8, width])
 
 
+@gluon.constexpr_function
+def _factors_layout(block):
+    """[1, time, (half, part, state of the half)], of which a warp has a half, as in a pair."""
+    registers = [[0, 0, 1], [0, 8, 0], [0, 0, 8]]
+    lanes = [[0, 0, 2], [0, 0, 4], [0, 1, 0], [0, 2, 0], [0, 4, 0]]
+    warps = [[0, 0, 16], *([0, 0, 0] for _ in bits(block, 0, 3))]
+    return gl.DistributedLinearLayout(registers, lanes, warps, [], [1, 16, 32])
+
+
 @gluon.jit
 def _axis_of_four(axis: gl.constexpr, size: gl.constexpr, layout: gl.constexpr):
     if axis == 0:
@@ -94,8 +103,34 @@ def _parts(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):
 
 
 @gluon.jit
+def _pair_of_factors(room, BLOCK: gl.constexpr, pair: gl.constexpr):
+    """What the write of the field becomes, as a pair that every variable has."""
+    both = gl.reshape(room.load(_factors_layout(BLOCK)), [1, 16, 2, 2, 8])
+    both = gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [1, 16, 16, 2])
+    h, v = gl.split(both)
+    all_of_them = gl.zeros([BLOCK, 16, 16], both.dtype, pair)
+    h, _ = gl.broadcast(gl.convert_layout(h, pair), all_of_them)
+    v, _ = gl.broadcast(gl.convert_layout(v, pair), all_of_them)
+    return h, v
+
+
+@gluon.jit
+def _led_on(first, second, beyond, ADJOINT: gl.constexpr, BLOCK: gl.constexpr, pair: gl.constexpr,
+            left: gl.constexpr):  # fmt: skip
+    """A pair, of which the second entry also reaches the first, led on, as a left operand."""
+    low: gl.constexpr = first.dtype
+    first, second = decay(to_float32(first, pair), to_float32(second, pair), beyond)
+    first, second = first.to(low), second.to(low)
+    if ADJOINT:
+        both = _stack(first, second, BLOCK)
+    else:
+        both = _stack(second, first, BLOCK)
+    return operand(turned(both, left))
+
+
+@gluon.jit
 def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
-    """[variable, 1, time, channel] in shared memory, for both warps of a variable."""
+    """[variable or 1, 1, time, channel] in shared memory, for both warps of a variable."""
     value = room.load(layout)
     value, _ = gl.broadcast(value, gl.zeros([BLOCK, 2, 16, WIDTH], value.dtype, layout))
     return gl.reshape(value, [2 * BLOCK, 16, WIDTH])
@@ -115,18 +150,18 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 @gluon.jit(do_not_specialize=SIZES)
 def fast_states(
-    x, write, tables, quick, over_chunks, present, states,
+    x, write, tables, quick, over_chunks, field, factors, present, states,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
-    present_batch, present_variable, present_time,
+    present_batch, present_variable, present_time, field_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-    HAS_PRESENT: gl.constexpr, ADJOINT: gl.constexpr,
+    HAS_FIELD: gl.constexpr, HAS_PRESENT: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
     """states [B, V, segment, 2, N, D] in float32: those after each segment of time, from zero.
 
-    ADJOINT, as in `scan_states`: the gradients before each, from that of y and `read`. Of the last
-    segment, or then of the first, there is no program.
+    With HAS_FIELD as `fast_forward` has it. ADJOINT, as in `scan_states`: the gradients before
+    each, from that of y and `read`. Of the last segment, or then of the first, there is no program.
 
     It goes against time, and what a chunk adds is led to the end of the segment at once: so the
     state is a plain sum, and the first chunks are still in the cache for whoever comes next.
@@ -151,7 +186,8 @@ def fast_states(
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    DEPTH: gl.constexpr = 3  # rooms for the inputs of a chunk
+    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have, or three.
+    DEPTH: gl.constexpr = 2 if HAS_FIELD and wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
@@ -166,6 +202,20 @@ def fast_states(
     row_x = v_rows * x_variable + t_rows * x_time + _axis_of_four(3, WIDTH, rows)
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * write_time
+    if HAS_FIELD:
+        common: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
+                                                [1, 1, WARPS, 1], [3, 2, 1, 0])  # fmt: skip
+        twin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
+                                              [1, WARPS, 1], [2, 1, 0])  # fmt: skip
+        twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
+        t_common = _axis_of_four(2, 16, common)
+        field += b * time * channels + first_channel
+        row_field = t_common * field_time + _axis_of_four(3, WIDTH, common)
+        # Of what the write of the field becomes, that which leads to the end of a chunk comes last.
+        factors += first_table * (6 * 512) + 5 * 512
+        row_factors = axis_of(1, 16, twin) * 32 + axis_of(2, 32, twin)
+        rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 1, 16, WIDTH], wide_room)
+        rooms_factors = gl.allocate_shared_memory(low, [DEPTH, 1, 16, 32], twin_room)
     if HAS_PRESENT:
         present += b * present_batch + first_variable * present_variable
     by_state: gl.constexpr = gl.SliceLayout(1, pair)
@@ -223,6 +273,10 @@ def fast_states(
                 tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
                 copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + FIRST * 256))
             fetch_over(rooms_over.index(room), over_chunks, ahead, WARPS)
+            if HAS_FIELD:
+                copy(rooms_field.index(room), field + far(t_ahead, field_time) + row_field,
+                     mask=t_common < ahead_times)  # fmt: skip
+                copy(rooms_factors.index(room), factors + ahead * (6 * 512) + row_factors)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
@@ -252,22 +306,24 @@ def fast_states(
             e_h = over.slice(0, 1, dim=0).load(by_state)
             e_vh = over.slice(1, 1, dim=0).load(by_state)
             e_v = over.slice(2, 1, dim=0).load(by_state)
-            beyond = (all_h[:, None, :], all_vh[:, None, :], all_v[:, None, :])
             if ADJOINT:
-                to_h, to_v = decay(w_h, w_v, table)
-                to_h, to_v = to_float32(to_h, pair), to_float32(to_v, pair)
-                to_h, to_v = decay(to_h, to_v, beyond)
+                beyond = (all_h[:, None, :], all_vh[:, None, :], all_v[:, None, :])
+                first, second = decay(w_h, w_v, table)
                 all_vh = all_h * e_vh + all_vh * e_v
             else:
-                to_v, to_h = decay(w_v, w_h, table)
-                to_h, to_v = to_float32(to_h, pair), to_float32(to_v, pair)
-                to_v, to_h = decay(to_v, to_h, (beyond[2], beyond[1], beyond[0]))
+                beyond = (all_v[:, None, :], all_vh[:, None, :], all_h[:, None, :])
+                first, second = decay(w_v, w_h, table)
                 all_vh = all_v * e_vh + all_vh * e_h
             all_h, all_v = all_h * e_h, all_v * e_v
-            to_end = operand(turned(_stack(to_h.to(low), to_v.to(low), BLOCK), left))
+            to_end = _led_on(first, second, beyond, ADJOINT, BLOCK, pair, left)
             signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
             state = multiply(to_end, operand(signal), state)
+            if HAS_FIELD:
+                to_h, to_v = _pair_of_factors(rooms_factors.index(room), BLOCK, pair)
+                to_end = _led_on(to_v, to_h, beyond, ADJOINT, BLOCK, pair, left)
+                psi = _for_both(rooms_field.index(room), over_times, BLOCK, WIDTH)
+                state = multiply(to_end, operand(gl.convert_layout(psi, right)), state)
     h, s = _parts(state, BLOCK, WIDTH, half)
     at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,
                            BLOCK, WIDTH, STATES, half)  # fmt: skip
