@@ -385,8 +385,8 @@ def plain_passes(rate):
             yield f"training {name} {coupling}", training(MAIN, dtype, coupling)
         for sizes, sets in (((32, 321, 64, 128, 16), 1), ((32, 7, 64, 64, 16), 8)):
             yield f"training bf16 {coupling} {sizes}", training(sizes, BF16, coupling, sets)
-    for name, dtype in KINDS:
-        yield f"training {name} none, 8 states", training((*MAIN[:-1], 8), dtype)
+    for states, (name, dtype) in product((8, 32), KINDS):
+        yield f"training {name} none, {states} states", training((*MAIN[:-1], states), dtype)
 
 
 def peers(rate):
@@ -408,12 +408,12 @@ def numbers_of_variables(rate):
 def long_series(rate):
     for variables, time in product((8, 32, 64), (16_384, 131_072)):
         sizes = (1, variables, time, 64, 16)
-        result = forward(sizes, BF16)
-        result["times_the_bandwidth_bound"] = result["median_ms"] / (
-            minimal_bytes(sizes, BF16) / rate * 1e3
-        )
-        yield f"forward bf16 none {sizes}", result
-        yield f"training bf16 none {sizes}", training(sizes, BF16)
+        ideal = minimal_bytes(sizes, BF16) / rate * 1e3
+        for coupling in ("none", "field", "feedback"):
+            result = forward(sizes, BF16, coupling)
+            result["times_the_bandwidth_bound"] = result["median_ms"] / ideal
+            yield f"forward bf16 {coupling} {sizes}", result
+            yield f"training bf16 {coupling} {sizes}", training(sizes, BF16, coupling)
 
 
 def ordered_scan(rate):

@@ -44,7 +44,6 @@ class ScanCall:
             device=self.x.device.type,
             dtype=self.x.dtype,
             time=self.x.shape[2],
-            states=self.write.shape[-1],
             constant_in_time=all(
                 value is None or value.shape[axis] == 1
                 for value, axis in (
@@ -65,7 +64,6 @@ class CallFacts:
     device: str
     dtype: torch.dtype
     time: int
-    states: int
     constant_in_time: bool
     full_mean: bool
     """Whether the mean of h_v drives h_h: then the pair has no closed form."""

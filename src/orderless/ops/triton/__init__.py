@@ -7,8 +7,6 @@ from torch import Tensor
 
 from orderless.ops.call import FULL_MEAN, CallFacts, ScanCall
 
-MOST_STATES = 32
-
 
 def refusal(facts: CallFacts) -> str | None:
     """Why the kernels cannot run a call, or None when they can."""
@@ -18,8 +16,6 @@ def refusal(facts: CallFacts) -> str | None:
         return "Triton is not installed"
     if facts.dtype not in (torch.float32, torch.bfloat16):
         return f"its kernels take float32 and bfloat16, and x is {facts.dtype}"
-    if facts.states > MOST_STATES:
-        return f"its kernels hold up to {MOST_STATES} states, and the call has {facts.states}"
     return FULL_MEAN if facts.full_mean else None
 
 

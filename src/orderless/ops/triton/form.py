@@ -1,21 +1,53 @@
 """The `triton` form of `vi_scan`: one call put together from the operators."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import pad, silu
 
 from orderless.ops.call import ScanCall
 from orderless.ops.triton.operators import scan
 from orderless.ops.triton.shared_operators import mean_mode, pool_states
 from orderless.ops.zero_order_hold import Generator
 
+MOST_STATES = 16  # that the kernels hold at once
+
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     """Outputs like x, and the state after the last entry visited, in float32."""
+    states = call.write.shape[-1]
+    if states <= MOST_STATES:
+        return _run(call)
+    # States do not know of each other: so many go in parts, of which outputs are added.
+    parts = [
+        _run(_part(call, first, min(MOST_STATES, states - first)))
+        for first in range(0, states, MOST_STATES)
+    ]
+    y = parts[0][0]
+    for more, _ in parts[1:]:
+        y = y + more
+    if call.gate is not None:
+        opening, present = call.gate.float(), _present(call)
+        if present is not None:
+            opening = torch.where(present.unsqueeze(-1), opening, 0.0)
+        y = (y.float() * silu(opening)).to(y.dtype)
+    return y, torch.cat([end for _, end in parts], -2)
+
+
+def _part(call: ScanCall, first: int, count: int) -> ScanCall:
+    """Some of the states; with the first of them goes the skip."""
+    part = _over_states(call, lambda value, axis, _: value.narrow(axis, first, count))
+    return replace(part, skip=call.skip if first == 0 else None, gate=None)
+
+
+def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     states, given = call.write.shape[-1], call.state
-    call = _with_states(call, _states_of_kernels(call))
+    more = _states_of_kernels(call) - states
+    if more:
+        call = _over_states(call, partial(_with_more, more))
     x = call.x
     time = x.shape[2]
     present = _present(call)
@@ -55,30 +87,31 @@ def _states_of_kernels(call: ScanCall) -> int:
     """With how many states a call runs: the kernels that are fast are for 8 and for 16."""
     states = call.write.shape[-1]
     head_size = call.x.shape[-1] // call.step.shape[-1]
-    if states >= 16 or head_size % 16 != 0 or not call.x.is_cuda:
+    if head_size % 16 != 0 or not call.x.is_cuda:
         return states
     return 8 if states <= 8 else 16
 
 
-def _with_states(call: ScanCall, count: int) -> ScanCall:
-    """The same call with more states, which nothing writes to and nothing reads."""
-    more = count - call.write.shape[-1]
-    if more == 0:
-        return call
+def _with_more(more: int, value: Tensor, axis: int, rate: float) -> Tensor:
+    """With more states, which nothing writes to and nothing reads."""
+    return pad(value, (0, 0) * (-1 - axis) + (0, more), value=rate)
+
+
+def _over_states(call: ScanCall, change: Callable[[Tensor, int, float], Tensor]) -> ScanCall:
+    """The call with all that has states changed: a tensor, its axis of states, what may fill it."""
 
     def rates(generator):
         h, v, vh = generator
-        h, v = pad(h, (0, more), value=-1.0), pad(v, (0, more), value=-1.0)
-        return Generator(h, v, pad(vh, (0, more)))
+        return Generator(change(h, -1, -1.0), change(v, -1, -1.0), change(vh, -1, 0.0))
 
     return replace(
         call,
         generator=rates(call.generator),
         mean_generator=None if call.mean_generator is None else rates(call.mean_generator),
-        write=pad(call.write, (0, more)),
-        read=pad(call.read, (0, more)),
-        field_write=None if call.field_write is None else pad(call.field_write, (0, more)),
-        state=None if call.state is None else pad(call.state, (0, 0, 0, more)),
+        write=change(call.write, -1, 0.0),
+        read=change(call.read, -1, 0.0),
+        field_write=None if call.field_write is None else change(call.field_write, -1, 0.0),
+        state=None if call.state is None else change(call.state, -2, 0.0),
     )
 
 

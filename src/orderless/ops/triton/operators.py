@@ -41,6 +41,7 @@ from orderless.ops.triton.shared_operators import (
 table_kernels = on_demand("orderless.ops.triton.tables")
 kernels = on_demand("orderless.ops.triton.kernels")
 
+PADDED = 16  # states of a table, and the most that a call can have
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
 FEW_PARTS = 8  # sums of parts that a program can take in passing
@@ -52,7 +53,6 @@ if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = on_demand("orderless.ops.triton.fast")
 FAST = True
 FAST_SHARED_MEMORY = 142_080  # bytes a program of `fast` takes at most
-MANY_STATES_SHARED_MEMORY = 155_648  # bytes a program of four variables takes with 32 states
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,6 @@ class _Sizes:
         return triton.cdiv(self.time, CHUNK)
 
     @property
-    def padded(self) -> int:
-        return max(16, triton.next_power_of_2(self.states))
-
-    @property
     def rows(self) -> int:
         """Programs that run side by side without splitting time."""
         return self.batch * self.blocks * self.slices
@@ -113,7 +109,7 @@ class _Sizes:
             "BLOCK": self.block,
             "WIDTH": self.width,
             "STATES": self.states,
-            "PADDED": self.padded,
+            "PADDED": PADDED,
             "num_warps": self.block,
         }
 
@@ -135,15 +131,13 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
         width = min(64, head_size & -head_size)  # a power of two that divides it
     else:
         # What a thread holds of the state must fit its registers, which float32 fills faster.
-        widest = 64 if states <= 16 and x.dtype == torch.bfloat16 else 32
+        widest = 64 if x.dtype == torch.bfloat16 else 32
         width = min(widest, max(16, triton.next_power_of_2(head_size)))
     chunks = triton.cdiv(time, CHUNK)
     slices = heads * triton.cdiv(head_size, width)
     # Few kinds of programs, for each is compiled: one variable, where it is the only one and more
     # would keep others waiting, or four, of which some may not exist.
-    block = _most_variables(x, states)
-    if variables == 1 and batch * slices > PROGRAMS:
-        block = 1
+    block = 1 if variables == 1 and batch * slices > PROGRAMS else MOST_VARIABLES
     rows = batch * slices * triton.cdiv(variables, block)
     # A segment pays a second pass over its inputs, so time is split only where it is long.
     most_segments = max(1, chunks // 8)
@@ -161,13 +155,6 @@ def _shared_memory(device: int) -> int:
     properties: Any = torch.cuda.get_device_properties(device)
     usual = properties.shared_memory_per_block
     return getattr(properties, "shared_memory_per_block_optin", usual)  # AMD knows of one alone
-
-
-def _most_variables(x: Tensor, states: int) -> int:
-    """In a program: with many states, as many as fit its shared memory. One takes 92 KB."""
-    if states > 16 and x.is_cuda and _shared_memory(x.device.index) < MANY_STATES_SHARED_MEMORY:
-        return 1
-    return MOST_VARIABLES
 
 
 def _has_room(device: int) -> bool:
@@ -224,10 +211,10 @@ def _tables(
     if fast and low == torch.bfloat16:
         quick = step.new_empty(*lines, QUICK, dtype=low)
     else:
-        tables = step.new_empty(*lines, 3 * TABLES, CHUNK, sizes.padded)
-    over_chunks = step.new_empty(*lines, 4, sizes.padded)
+        tables = step.new_empty(*lines, 3 * TABLES, CHUNK, PADDED)
+    over_chunks = step.new_empty(*lines, 4, PADDED)
     if sizes.segments > 1:
-        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, sizes.padded)
+        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, PADDED)
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
@@ -235,7 +222,7 @@ def _tables(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
         sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, towards(reverse),
         *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
-        int(held), STATES=sizes.states, PADDED=sizes.padded, HAS_QUICK=quick is not None,
+        int(held), STATES=sizes.states, PADDED=PADDED, HAS_QUICK=quick is not None,
         HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
     return _Tables(tables, quick, over_chunks, over_segments, factors)
@@ -456,7 +443,7 @@ def scan_backward(
     launch(table_kernels.sums_gradient, (programs,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         towards(reverse), step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
-        borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=sizes.padded,
+        borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=PADDED,
         num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)

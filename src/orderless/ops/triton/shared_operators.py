@@ -29,6 +29,7 @@ shared_kernels = on_demand("orderless.ops.triton.shared_kernels")
 Rates = tuple[Tensor, Tensor, Tensor]
 
 FEW_PATHS = 256  # programs of a trajectory that leave parts of a large GPU idle
+PATHS = 2048  # that keep it busy: time is split into so many, if into any
 STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
 SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
@@ -189,7 +190,7 @@ def _path(batch: int, channels: int, states: int, step: Tensor) -> _Path:
     # A segment pays a second pass over its inputs.
     segments = 1
     if programs < FEW_PATHS:
-        segments = max(1, min(triton.cdiv(2 * FEW_PATHS, programs), time // 64))
+        segments = max(1, min(triton.cdiv(PATHS, programs), time // 64))
     per_segment = triton.cdiv(triton.cdiv(time, segments), UNROLL) * UNROLL
     return _Path(
         batch, time, states, channels, heads, width, triton.cdiv(time, per_segment),

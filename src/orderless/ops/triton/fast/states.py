@@ -121,10 +121,7 @@ def _led_on(first, second, beyond, ADJOINT: gl.constexpr, BLOCK: gl.constexpr, p
     low: gl.constexpr = first.dtype
     first, second = decay(to_float32(first, pair), to_float32(second, pair), beyond)
     first, second = first.to(low), second.to(low)
-    if ADJOINT:
-        both = _stack(first, second, BLOCK)
-    else:
-        both = _stack(second, first, BLOCK)
+    both = _stack(first, second, BLOCK) if ADJOINT else _stack(second, first, BLOCK)
     return operand(turned(both, left))
 
 
@@ -186,7 +183,7 @@ def fast_states(
     table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
     plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have, or three.
+    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have, or 3.
     DEPTH: gl.constexpr = 2 if HAS_FIELD and wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
