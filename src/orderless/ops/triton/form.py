@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,11 +22,10 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     states = call.write.shape[-1]
     if states <= MOST_STATES:
         return _run(call)
-    # States do not know of each other: so many go in parts, of which outputs are added.
-    parts = [
-        _run(_part(call, first, min(MOST_STATES, states - first)))
-        for first in range(0, states, MOST_STATES)
-    ]
+    # States do not know of each other: so many go in parts, of which outputs are added. All parts
+    # are split off at once, so that their gradients are put together at once.
+    split = _over_states(call, lambda value, axis, _: value.split(MOST_STATES, axis))
+    parts = [_run(_part(split, i)) for i in range(-(-states // MOST_STATES))]
     y = parts[0][0]
     for more, _ in parts[1:]:
         y = y + more
@@ -37,10 +37,10 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     return y, torch.cat([end for _, end in parts], -2)
 
 
-def _part(call: ScanCall, first: int, count: int) -> ScanCall:
-    """Some of the states; with the first of them goes the skip."""
-    part = _over_states(call, lambda value, axis, _: value.narrow(axis, first, count))
-    return replace(part, skip=call.skip if first == 0 else None, gate=None)
+def _part(split: ScanCall, i: int) -> ScanCall:
+    """One of the parts, each of some states; with the first goes the skip."""
+    part = _over_states(split, lambda parts, *_: parts[i])
+    return replace(part, skip=split.skip if i == 0 else None, gate=None)
 
 
 def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
@@ -97,7 +97,7 @@ def _with_more(more: int, value: Tensor, axis: int, rate: float) -> Tensor:
     return pad(value, (0, 0) * (-1 - axis) + (0, more), value=rate)
 
 
-def _over_states(call: ScanCall, change: Callable[[Tensor, int, float], Tensor]) -> ScanCall:
+def _over_states(call: ScanCall, change: Callable[[Any, int, float], Any]) -> ScanCall:
     """The call with all that has states changed: a tensor, its axis of states, what may fill it."""
 
     def rates(generator):
