@@ -244,7 +244,7 @@ EMULATED = {
         {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
     ),
     "time in segments, with a field": (
-        (1, 3, 50, 16, 1, 16),
+        (2, 3, 50, 32, 2, 16),
         ("field", "state", "observed", "reverse"),
         {"block": 2, "width": 16, "segments": 2, "per_segment": 2},
     ),
@@ -381,9 +381,19 @@ def test_gradients_repeat_to_the_bit(fast, monkeypatch):
         assert torch.equal(first, second)
 
 
-def _tiny(device):
-    named, _ = _arguments((1, 1, 2, 1, 1, 1), ("field", "skip", "state"))
+def _tiny(device, states=1, *more):
+    named, _ = _arguments((1, 1, 2, 1, 1, states), ("field", "skip", "state", *more))
     return {name: value.float().to(device).requires_grad_() for name, value in named.items()}
+
+
+def test_a_field_for_copies_of_lines_begins_at_one():
+    from orderless.ops.triton.launch import from_a_line
+
+    numbers = torch.arange(65.0, dtype=torch.bfloat16)
+    for value in (numbers[:64].view(1, 4, 16), numbers[1:].view(1, 4, 16)):
+        assert from_a_line(value).data_ptr() % 16 == 0
+        assert torch.equal(from_a_line(value), value)
+    assert from_a_line(numbers).data_ptr() == numbers.data_ptr()
 
 
 def _run(named):
@@ -406,8 +416,9 @@ def test_only_inputs_are_saved_for_the_backward_pass(device, dtype):
     assert {t.data_ptr() for t in saved} <= inputs
 
 
-def test_compiles_as_one_graph(device):
-    named = _tiny(device)
+@pytest.mark.parametrize("call", [(), (18, "gate")], ids=str)
+def test_compiles_as_one_graph(device, call):
+    named = _tiny(device, *call)
     compiled = torch.compile(_run, fullgraph=True, backend="aot_eager")
 
     def with_gradients(run):

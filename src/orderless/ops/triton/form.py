@@ -10,11 +10,10 @@ from torch import Tensor
 from torch.nn.functional import pad, silu
 
 from orderless.ops.call import ScanCall
+from orderless.ops.triton.launch import MOST_STATES
 from orderless.ops.triton.operators import scan
 from orderless.ops.triton.shared_operators import mean_mode, pool_states
 from orderless.ops.zero_order_hold import Generator
-
-MOST_STATES = 16  # that the kernels hold at once
 
 
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
@@ -22,25 +21,30 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     states = call.write.shape[-1]
     if states <= MOST_STATES:
         return _run(call)
-    # States do not know of each other: so many go in parts, of which outputs are added. All parts
-    # are split off at once, so that their gradients are put together at once.
-    split = _over_states(call, lambda value, axis, _: value.split(MOST_STATES, axis))
-    parts = [_run(_part(split, i)) for i in range(-(-states // MOST_STATES))]
-    y = parts[0][0]
-    for more, _ in parts[1:]:
+    # States do not know of each other: so many go in parts, of which outputs are added.
+    results = [_run(part) for part in _parts(call)]
+    y = results[0][0]
+    if len(results) > 2 or call.gate is not None:
+        y = y.float()  # what is left to do is rounded once
+    for more, _ in results[1:]:
         y = y + more
     if call.gate is not None:
         opening, present = call.gate.float(), _present(call)
         if present is not None:
             opening = torch.where(present.unsqueeze(-1), opening, 0.0)
-        y = (y.float() * silu(opening)).to(y.dtype)
-    return y, torch.cat([end for _, end in parts], -2)
+        y = y * silu(opening)
+    return y.to(call.x.dtype), torch.cat([end for _, end in results], -2)
 
 
-def _part(split: ScanCall, i: int) -> ScanCall:
-    """One of the parts, each of some states; with the first goes the skip."""
-    part = _over_states(split, lambda parts, *_: parts[i])
-    return replace(part, skip=split.skip if i == 0 else None, gate=None)
+def _parts(call: ScanCall) -> list[ScanCall]:
+    """Calls with some of the states each; with the first goes the skip, with none the gate."""
+    # All are split off at once, so that their gradients are put together at once.
+    pieces = _over_states(call, lambda value, axis, _: value.split(MOST_STATES, axis))
+    parts = [
+        _over_states(pieces, lambda values, *_, i=i: values[i])
+        for i in range(-(-call.write.shape[-1] // MOST_STATES))
+    ]
+    return [replace(part, skip=None if i else call.skip, gate=None) for i, part in enumerate(parts)]
 
 
 def _run(call: ScanCall) -> tuple[Tensor, Tensor]:

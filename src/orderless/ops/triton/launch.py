@@ -16,6 +16,7 @@ table_kernels = on_demand("orderless.ops.triton.tables")
 
 UNROLL = 8  # steps of a recurrence whose loads are made at once
 CHUNK = 16  # times
+MOST_STATES = 16  # that kernels hold at once: tables have as many, whatever is used of them
 TABLES = 7  # of a chunk, as `tables.py` has them
 STEP_COLUMNS = 8  # of a step table, as `shared_kernels.py` has it
 QUICK = 24 * 256  # entries of a chunk in `quick`, which is there instead for bfloat16
@@ -93,6 +94,12 @@ def rows_contiguous(value: Tensor, aligned: bool = False) -> Tensor:
     if aligned:
         as_it_is &= value.data_ptr() % 16 == 0 and all(n % 16 == 0 for n in value.stride()[:3])
     return value if as_it_is else value.clone(memory_format=torch.contiguous_format)
+
+
+def from_a_line(value: Tensor) -> Tensor:
+    """Contiguous from a multiple of 16 bytes on, for the copies of `fast`."""
+    value = value.contiguous()
+    return value if value.data_ptr() % 16 == 0 else value.clone()
 
 
 def sum_slices(slices: Tensor) -> Tensor:

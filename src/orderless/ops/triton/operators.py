@@ -15,8 +15,10 @@ from torch import Tensor
 
 from orderless.ops.triton.launch import (
     CHUNK,
+    MOST_STATES,
     QUICK,
     TABLES,
+    from_a_line,
     from_first,
     operator,
     precision,
@@ -41,7 +43,6 @@ from orderless.ops.triton.shared_operators import (
 table_kernels = on_demand("orderless.ops.triton.tables")
 kernels = on_demand("orderless.ops.triton.kernels")
 
-PADDED = 16  # states of a table, and the most that a call can have
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
 FEW_PARTS = 8  # sums of parts that a program can take in passing
@@ -109,7 +110,7 @@ class _Sizes:
             "BLOCK": self.block,
             "WIDTH": self.width,
             "STATES": self.states,
-            "PADDED": PADDED,
+            "PADDED": MOST_STATES,
             "num_warps": self.block,
         }
 
@@ -211,10 +212,10 @@ def _tables(
     if fast and low == torch.bfloat16:
         quick = step.new_empty(*lines, QUICK, dtype=low)
     else:
-        tables = step.new_empty(*lines, 3 * TABLES, CHUNK, PADDED)
-    over_chunks = step.new_empty(*lines, 4, PADDED)
+        tables = step.new_empty(*lines, 3 * TABLES, CHUNK, MOST_STATES)
+    over_chunks = step.new_empty(*lines, 4, MOST_STATES)
     if sizes.segments > 1:
-        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, PADDED)
+        over_segments = step.new_empty(*lines[:2], sizes.segments, 3, MOST_STATES)
     if field_write is not None:
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
@@ -222,7 +223,7 @@ def _tables(
         step, *rates, field_write, tables, quick, over_chunks, over_segments, factors,
         sizes.time, sizes.heads, sizes.chunks, sizes.per_segment, towards(reverse),
         *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
-        int(held), STATES=sizes.states, PADDED=PADDED, HAS_QUICK=quick is not None,
+        int(held), STATES=sizes.states, PADDED=MOST_STATES, HAS_QUICK=quick is not None,
         HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
     return _Tables(tables, quick, over_chunks, over_segments, factors)
@@ -300,7 +301,7 @@ def scan(
     present = None if present is None else present.expand(-1, -1, sizes.time)
     gate = None if gate is None else rows_contiguous(gate)
     made = _tables(sizes, step, rates, x.dtype, reverse, fast, field_write)
-    field = None if field is None else field.to(x.dtype).contiguous()
+    field = None if field is None else from_a_line(field.to(x.dtype))
     field = from_first(field, reverse, axis=1)
     start = None if state is None else state.contiguous()
     start = _segment_states(sizes, made, fast, x, write, start, present, reverse, field=field)
@@ -443,7 +444,7 @@ def scan_backward(
     launch(table_kernels.sums_gradient, (programs,))(
         step, *rates, sums, borders, d_step, d_rates, sizes.time, sizes.heads, sizes.chunks,
         towards(reverse), step.stride(0), step.stride(1), len(sums), sums[0].numel(), len(borders),
-        borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=PADDED,
+        borders[0].numel(), HAS_END=d_end is not None, STATES=sizes.states, PADDED=MOST_STATES,
         num_warps=4, num_stages=1,
     )  # fmt: skip
     d_skip = d_skip.view(-1, sizes.heads, sizes.slices_of_head * sizes.width)

@@ -75,8 +75,7 @@ def rehearse(function: Callable, arguments: tuple) -> None:
         return
     # Programs are cut by powers of two. What else needs another kernel is compiled at its launch.
     sizes = map(int.bit_length, first.shape)
-    given = (argument is not None and argument is not False for argument in arguments)
-    call = (function, first.device, first.dtype, *sizes, *given)
+    call = (function, first.device, first.dtype, *sizes, *map(_kind, arguments))
     if call in _known or triton.knobs.runtime.interpret:
         return
     # Whatever a rehearsal copies or adds up would become part of a CUDA graph.
@@ -96,6 +95,11 @@ def rehearse(function: Callable, arguments: tuple) -> None:
             pool.submit(_compile, launched, _walk(launched, device), ready, device)
             if LAUNCHERS_IN_C:
                 pool.submit(_compile_launcher, launched, ready, device)
+
+
+def _kind(argument: Any) -> object:
+    """What decides which kernels run: whether something is given, and with how many states."""
+    return argument.shape[-1].bit_length() if torch.is_tensor(argument) else bool(argument)
 
 
 @contextmanager

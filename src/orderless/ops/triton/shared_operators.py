@@ -9,6 +9,7 @@ from torch import Tensor
 
 from orderless.ops.triton.launch import (
     CHUNK,
+    MOST_STATES,
     STEP_COLUMNS,
     UNROLL,
     operator,
@@ -35,7 +36,6 @@ SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
 
 def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
-    padded = max(16, triton.next_power_of_2(states))
     width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
     # Variables and times that fit the 99 KB of shared memory of smaller GPUs; a warp has a time.
     block, times = (32, 4) if x.dtype == torch.bfloat16 else (16, 2)
@@ -44,7 +44,7 @@ def _shared_tile(x: Tensor, states: int) -> dict[str, int]:
         "TIMES": times,
         "WIDTH": width,
         "STATES": states,
-        "PADDED": padded,
+        "PADDED": MOST_STATES,
         "num_warps": times,
     }
 

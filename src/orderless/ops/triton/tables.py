@@ -156,7 +156,7 @@ def fill_tables(
 
     Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
     chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
-    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`; like `quick` for up to 16 states.
+    factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`.
 
     All places of `quick` are made at once, [place, t, n], for nothing but waiting for one after the
     other would fill the time.
