@@ -97,7 +97,8 @@ def times(a, b):
     """a b. In bfloat16 two products are one instruction, where entries lie in pairs."""
     if a.dtype == gl.bfloat16:
         return gl.inline_asm_elementwise(
-            "mul.rn.bf16x2 $0, $1, $2;", "=r,r,r", [a, b],
+            # With -0 added, which changes nothing: only Hopper and later multiply without adding.
+            "{ .reg .b32 z; mov.b32 z, 0x80008000; fma.rn.bf16x2 $0, $1, $2, z; }", "=r,r,r", [a, b],
             dtype=gl.bfloat16, is_pure=True, pack=2,
         )  # fmt: skip
     else:  # noqa: RET505
