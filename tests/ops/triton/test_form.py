@@ -1,6 +1,7 @@
 """The kernels against the reference in float64: values, gradients, and how they are registered."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -202,6 +203,15 @@ def test_states_that_nothing_reads_change_nothing(device, monkeypatch):
     assert _within(errors, 1e-5, 3e-5), errors
 
 
+@pytest.mark.parametrize("coupling", ["field", "feedback"])
+def test_channels_that_nothing_is_written_to_change_nothing(device, coupling, monkeypatch):
+    from orderless.ops.triton import form
+
+    monkeypatch.setattr(form, "_head_size_of_kernels", lambda call: 3)
+    errors = _errors(device, (1, 2, 3, 4, 2, 3), (coupling, "skip", "gate", "state", "members"))
+    assert _within(errors, 1e-5, 3e-5), errors
+
+
 @pytest.mark.parametrize("options", [("field",), ("feedback", "field", "state", "reverse")])
 def test_what_is_shared_goes_by_segments_of_time(device, options, monkeypatch):
     from orderless.ops.triton import shared_operators
@@ -313,6 +323,7 @@ LARGE = {
     ),
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
+    "odd heads": ((2, 5, 33, 80, 2, 16), ("field", "skip", "gate", "state", "reverse")),
     "many states": ((2, 5, 33, 48, 1, 40), ("field", "skip", "gate", "state", "members")),
     "many states, with feedback": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
     "eight states": ((2, 9, 70, 64, 1, 8), ("field", "skip", "state", "observed")),
@@ -331,8 +342,9 @@ LARGE = {
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
-@pytest.mark.parametrize("variables", [1, 4])
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize(
+    ("fast", "variables"), [(False, 1), (False, 4), (True, 1), (True, 2), (True, 4)]
+)
 @pytest.mark.parametrize("case", LARGE)
 def test_large_calls_equal_the_reference_on_the_gpu(
     device, case, fast, variables, dtype, monkeypatch
@@ -450,6 +462,28 @@ def test_few_kinds_of_programs_are_compiled(device, batch, variables, block):
     x = torch.empty(batch, variables, 8, 16, device="meta")
     step, write = x.new_empty(batch, 8, 1), x.new_empty(batch, variables, 8, 2, 16)
     assert operators._sizes(x, step, write).block == block
+
+
+@pytest.mark.parametrize(
+    ("capability", "room", "variables"),
+    [
+        ((7, 5), 65_536, 0),  # T4
+        ((8, 0), 166_912, 4),  # A100
+        ((8, 6), 101_376, 2),  # RTX 30, A10
+        ((8, 9), 101_376, 2),  # RTX 40, L4
+        ((9, 0), 232_448, 4),  # H100
+        ((12, 0), 101_376, 2),  # RTX 50
+    ],
+)
+def test_programs_are_as_large_as_a_gpu_has_room_for(
+    device, monkeypatch, capability, room, variables
+):
+    from orderless.ops.triton import operators
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    properties = SimpleNamespace(shared_memory_per_block=49_152, shared_memory_per_block_optin=room)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert operators._fast_variables.__wrapped__(0) == variables
 
 
 def test_operators_are_registered_as_the_compiler_expects(device):

@@ -52,6 +52,11 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     more = _states_of_kernels(call) - states
     if more:
         call = _over_states(call, partial(_with_more, more))
+    heads = call.step.shape[-1]
+    head_size = call.x.shape[-1] // heads
+    wider = _head_size_of_kernels(call) - head_size
+    if wider:
+        call = _over_channels(call, partial(_with_wider_heads, heads, wider))
     x = call.x
     time = x.shape[2]
     present = _present(call)
@@ -81,6 +86,8 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if end.shape[-2] > states:
         end = end[..., :states, :]
+    if wider:
+        y, end = (_with_narrower_heads(heads, head_size, value) for value in (y, end))
     if call.members is not None:
         kept = 0.0 if given is None else given.float()
         end = torch.where(_over_state(call.members), end, kept)
@@ -90,15 +97,52 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
 def _states_of_kernels(call: ScanCall) -> int:
     """With how many states a call runs: the kernels that are fast are for 8 and for 16."""
     states = call.write.shape[-1]
-    head_size = call.x.shape[-1] // call.step.shape[-1]
-    if head_size % 16 != 0 or not call.x.is_cuda:
+    if not call.x.is_cuda:
         return states
     return 8 if states <= 8 else 16
+
+
+def _head_size_of_kernels(call: ScanCall) -> int:
+    """With how many channels a head runs: those that are fast take multiples of 16.
+
+    They go through a head in slices of up to 64 channels, by the power of two that divides it, and
+    each slice makes the same matrices: so few wide slices are best.
+    """
+    head_size = call.x.shape[-1] // call.step.shape[-1]
+    if head_size % 16 == 0 or not call.x.is_cuda:
+        return head_size
+    return 16 if head_size < 16 else 32 if head_size < 32 else -(-head_size // 64) * 64
 
 
 def _with_more(more: int, value: Tensor, axis: int, rate: float) -> Tensor:
     """With more states, which nothing writes to and nothing reads."""
     return pad(value, (0, 0) * (-1 - axis) + (0, more), value=rate)
+
+
+def _with_wider_heads(heads: int, wider: int, value: Tensor) -> Tensor:
+    """With more channels, which nothing is written to, at the end of every head."""
+    return pad(value.unflatten(-1, (heads, -1)), (0, wider)).flatten(-2)
+
+
+def _with_narrower_heads(heads: int, head_size: int, value: Tensor) -> Tensor:
+    """Without the channels after the first `head_size` of every head."""
+    return value.unflatten(-1, (heads, -1))[..., :head_size].flatten(-2)
+
+
+def _over_channels(call: ScanCall, change: Callable[[Tensor], Tensor]) -> ScanCall:
+    """The call with all that has channels changed."""
+
+    def changed(value):
+        return None if value is None else change(value)
+
+    return replace(
+        call,
+        x=change(call.x),
+        field=changed(call.field),
+        skip=changed(call.skip),
+        gate=changed(call.gate),
+        state=changed(call.state),
+    )
 
 
 def _over_states(call: ScanCall, change: Callable[[Any, int, float], Any]) -> ScanCall:

@@ -53,7 +53,7 @@ fast_kernels: Any = None
 if triton.__version__.startswith(("3.6.", "3.7.", "3.8.")):
     fast_kernels = on_demand("orderless.ops.triton.fast")
 FAST = True
-FAST_SHARED_MEMORY = 142_080  # bytes a program of `fast` takes at most
+FAST_SHARED_MEMORY = {4: 142_080, 2: 92_928}  # bytes for a program of so many variables, at most
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,10 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     batch, variables, time, channels = x.shape
     heads, states = step.shape[-1], write.shape[-1]
     head_size = channels // heads
+    most_variables = MOST_VARIABLES
     if _can_be_fast(x, states) and head_size % 16 == 0:
         width = min(64, head_size & -head_size)  # a power of two that divides it
+        most_variables = min(most_variables, _fast_variables(x.device.index))
     else:
         # What a thread holds of the state must fit its registers, which float32 fills faster.
         widest = 64 if x.dtype == torch.bfloat16 else 32
@@ -138,7 +140,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     slices = heads * triton.cdiv(head_size, width)
     # Few kinds of programs, for each is compiled: one variable, where it is the only one and more
     # would keep others waiting, or four, of which some may not exist.
-    block = 1 if variables == 1 and batch * slices > PROGRAMS else MOST_VARIABLES
+    block = 1 if variables == 1 and batch * slices > PROGRAMS else most_variables
     rows = batch * slices * triton.cdiv(variables, block)
     # A segment pays a second pass over its inputs, so time is split only where it is long.
     most_segments = max(1, chunks // 8)
@@ -150,7 +152,6 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     )  # fmt: skip
 
 
-@cache
 def _shared_memory(device: int) -> int:
     """Bytes a program can have."""
     properties: Any = torch.cuda.get_device_properties(device)
@@ -158,18 +159,20 @@ def _shared_memory(device: int) -> int:
     return getattr(properties, "shared_memory_per_block_optin", usual)  # AMD knows of one alone
 
 
-def _has_room(device: int) -> bool:
-    return (
-        torch.cuda.get_device_capability(device) >= (8, 0)
-        and _shared_memory(device) >= FAST_SHARED_MEMORY
-    )
+@cache
+def _fast_variables(device: int) -> int:
+    """Of how many variables a program of `fast` can be there: 0 where there can be none."""
+    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
+        return 0
+    room = _shared_memory(device)
+    return max((n for n, needed in FAST_SHARED_MEMORY.items() if needed <= room), default=0)
 
 
 def _can_be_fast(x: Tensor, states: int) -> bool:
     """Whether the kernels with layouts by hand could run; they are for NVIDIA GPUs alone."""
-    if not FAST or fast_kernels is None or not x.is_cuda or torch.version.hip is not None:
+    if not FAST or fast_kernels is None or not x.is_cuda:
         return False
-    return states in (8, 16) and _has_room(x.device.index)
+    return states in (8, 16) and _fast_variables(x.device.index) > 0
 
 
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:

@@ -98,7 +98,8 @@ def times(a, b):
     if a.dtype == gl.bfloat16:
         return gl.inline_asm_elementwise(
             # With -0 added, which changes nothing: only Hopper and later multiply without adding.
-            "{ .reg .b32 z; mov.b32 z, 0x80008000; fma.rn.bf16x2 $0, $1, $2, z; }", "=r,r,r", [a, b],
+            "{ .reg .b32 z; mov.b32 z, 0x80008000; fma.rn.bf16x2 $0, $1, $2, z; }",
+            "=r,r,r", [a, b],
             dtype=gl.bfloat16, is_pure=True, pack=2,
         )  # fmt: skip
     else:  # noqa: RET505
