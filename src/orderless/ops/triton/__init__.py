@@ -19,6 +19,18 @@ def refusal(facts: CallFacts) -> str | None:
     return FULL_MEAN if facts.full_mean else None
 
 
+def kernels_on(device: int) -> str:
+    """Which of the two sets of kernels runs on a GPU, in words; where Triton is missing, none."""
+    if find_spec("triton") is None:
+        return "none: Triton is not installed"
+    from orderless.ops.triton.operators import why_not_fast
+
+    reason = why_not_fast(device)
+    if reason is None:
+        return "those with layouts by hand"
+    return f"plain ones, several times slower than those with layouts by hand: {reason}"
+
+
 def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     """Run a checked call that was not refused."""
     from orderless.ops.triton import form

@@ -42,6 +42,7 @@ from orderless.ops.triton.shared_operators import (
 
 table_kernels = on_demand("orderless.ops.triton.tables")
 kernels = on_demand("orderless.ops.triton.kernels")
+gate_kernel = on_demand("orderless.ops.triton.gate_kernel")
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
@@ -112,6 +113,7 @@ class _Sizes:
             "STATES": self.states,
             "PADDED": MOST_STATES,
             "num_warps": self.block,
+            "num_stages": 1,  # loads ahead of their use would take registers that there are not
         }
 
     @property
@@ -152,6 +154,7 @@ def _sizes(x: Tensor, step: Tensor, write: Tensor) -> _Sizes:
     )  # fmt: skip
 
 
+@cache
 def _shared_memory(device: int) -> int:
     """Bytes a program can have."""
     properties: Any = torch.cuda.get_device_properties(device)
@@ -160,19 +163,31 @@ def _shared_memory(device: int) -> int:
 
 
 @cache
+def why_not_fast(device: int) -> str | None:
+    """Why kernels with layouts by hand cannot run there, or None where they can."""
+    if fast_kernels is None:
+        return f"they are for Triton 3.6 to 3.8, and this is {triton.__version__}"
+    if torch.version.hip is not None:
+        return "they are for NVIDIA GPUs"
+    major, minor = torch.cuda.get_device_capability(device)
+    room, needed = _shared_memory(device), min(FAST_SHARED_MEMORY.values())
+    if major < 8 or room < needed:
+        return (
+            f"they need compute capability 8.0 and {needed} bytes of shared memory, "
+            f"and this has {major}.{minor} and {room}"
+        )
+    return None
+
+
 def _fast_variables(device: int) -> int:
-    """Of how many variables a program of `fast` can be there: 0 where there can be none."""
-    if torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
-        return 0
+    """Of how many variables a program of `fast` can be there."""
     room = _shared_memory(device)
-    return max((n for n, needed in FAST_SHARED_MEMORY.items() if needed <= room), default=0)
+    return max(n for n, needed in FAST_SHARED_MEMORY.items() if needed <= room)
 
 
 def _can_be_fast(x: Tensor, states: int) -> bool:
-    """Whether the kernels with layouts by hand could run; they are for NVIDIA GPUs alone."""
-    if not FAST or fast_kernels is None or not x.is_cuda:
-        return False
-    return states in (8, 16) and _fast_variables(x.device.index) > 0
+    """Whether the kernels with layouts by hand could run."""
+    return FAST and x.is_cuda and states in (8, 16) and why_not_fast(x.device.index) is None
 
 
 def _is_fast(x: Tensor, sizes: _Sizes) -> bool:
@@ -492,6 +507,31 @@ def _(
     )  # fmt: skip
 
 
+@operator
+def gate_gradients(
+    d_y: Tensor, before: Tensor, gate: Tensor, present: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of what the gate multiplies, and of the gate."""
+    _, variables, time, channels = gate.shape
+    d_y, gate = d_y.contiguous(), rows_contiguous(gate)
+    present = None if present is None else present.expand(-1, -1, time)
+    d_before, d_gate = torch.empty_like(before), gate.new_empty(gate.shape)
+    width = min(128, triton.next_power_of_2(channels))
+    rows, at_once = gate.numel() // channels, 4096 // width
+    programs = triton.cdiv(rows, at_once) * triton.cdiv(channels, width)
+    launch(gate_kernel.gate_gradients, (programs,))(
+        d_y, before, gate, present, d_before, d_gate, rows, variables, time, channels,
+        *strides(gate), *strides(present), ROWS=at_once, WIDTH=width,
+        HAS_PRESENT=present is not None, num_warps=8,
+    )  # fmt: skip
+    return d_before, d_gate
+
+
+@shapes_of(gate_gradients)
+def _(d_y, before, gate, present):
+    return torch.empty_like(before), torch.empty_like(gate, memory_format=torch.contiguous_format)
+
+
 def _save_scan(ctx, inputs, output) -> None:
     *tensors, ctx.reverse = inputs
     ctx.save_for_backward(*tensors)
@@ -514,7 +554,7 @@ def _gradients(
     d_gate = None
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, present, reverse)
-        d_y, d_gate = _gate_gradients(d_y, before, gate, present)
+        d_y, d_gate = gate_gradients(d_y, before, gate, present)
     table = None
     if field is not None:
         shared, table = field_response(field, field_write, step, h, v, vh, reverse)
@@ -548,21 +588,6 @@ def _gradients(
     )
 
 
-def _gate_gradients(
-    d_y: Tensor, before: Tensor, gate: Tensor, present: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Gradients of what the gate multiplies, and of the gate."""
-    opening = gate.float()
-    if present is not None:
-        opening = torch.where(present.unsqueeze(-1), opening, 0.0)
-    share = torch.sigmoid(opening)
-    d_before = d_y * (opening * share)
-    d_gate = d_y * before * (share * (1 + opening * (1 - share)))
-    if present is not None:
-        d_before = torch.where(present.unsqueeze(-1), d_before, 0.0)
-        d_gate = torch.where(present.unsqueeze(-1), d_gate, 0.0)
-    return d_before.to(before.dtype), d_gate.to(gate.dtype)
-
-
 with_gradients(scan, _scan_gradients, _save_scan)
 without_gradients(scan_backward)
+without_gradients(gate_gradients)
