@@ -34,8 +34,10 @@ def operator(function: Callable) -> Any:
 
     @wraps(function)
     def run(*arguments):
-        rehearse(function, arguments)
-        return function(*arguments)
+        # Triton launches on the device that a process has chosen, wherever the tensors lie.
+        with torch.cuda.device_of(arguments[0]):
+            rehearse(function, arguments)
+            return function(*arguments)
 
     LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     return getattr(torch.ops.orderless, name).default

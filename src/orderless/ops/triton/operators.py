@@ -32,6 +32,7 @@ from orderless.ops.triton.launch import (
     without_gradients,
 )
 from orderless.ops.triton.rehearsal import launch, on_demand, rehearse
+from orderless.ops.triton.row_operators import gate_gradients
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -42,7 +43,6 @@ from orderless.ops.triton.shared_operators import (
 
 table_kernels = on_demand("orderless.ops.triton.tables")
 kernels = on_demand("orderless.ops.triton.kernels")
-gate_kernel = on_demand("orderless.ops.triton.gate_kernel")
 
 MOST_VARIABLES = 4  # in a program, which share its tables
 PROGRAMS = 264  # run at once on a large GPU: where there are fewer, time is split
@@ -507,31 +507,6 @@ def _(
     )  # fmt: skip
 
 
-@operator
-def gate_gradients(
-    d_y: Tensor, before: Tensor, gate: Tensor, present: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Gradients of what the gate multiplies, and of the gate."""
-    _, variables, time, channels = gate.shape
-    d_y, gate = d_y.contiguous(), rows_contiguous(gate)
-    present = None if present is None else present.expand(-1, -1, time)
-    d_before, d_gate = torch.empty_like(before), gate.new_empty(gate.shape)
-    width = min(128, triton.next_power_of_2(channels))
-    rows, at_once = gate.numel() // channels, 4096 // width
-    programs = triton.cdiv(rows, at_once) * triton.cdiv(channels, width)
-    launch(gate_kernel.gate_gradients, (programs,))(
-        d_y, before, gate, present, d_before, d_gate, rows, variables, time, channels,
-        *strides(gate), *strides(present), ROWS=at_once, WIDTH=width,
-        HAS_PRESENT=present is not None, num_warps=8,
-    )  # fmt: skip
-    return d_before, d_gate
-
-
-@shapes_of(gate_gradients)
-def _(d_y, before, gate, present):
-    return torch.empty_like(before), torch.empty_like(gate, memory_format=torch.contiguous_format)
-
-
 def _save_scan(ctx, inputs, output) -> None:
     *tensors, ctx.reverse = inputs
     ctx.save_for_backward(*tensors)
@@ -590,4 +565,3 @@ def _gradients(
 
 with_gradients(scan, _scan_gradients, _save_scan)
 without_gradients(scan_backward)
-without_gradients(gate_gradients)
