@@ -6,12 +6,12 @@ norm -> input map -> short causal convolution -> long | short | spectral -> gate
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
+from torch.nn.functional import pad, rms_norm, silu
 
 from orderless.nn.config import NetworkConfig
 from orderless.nn.spectral import SpectralBranch
 from orderless.nn.ssm import VI2DSSM
-from orderless.ops import causal_silu, keep, mean_pool, presence, rms_norm
+from orderless.ops import keep, mean_pool, presence
 
 
 class Block(nn.Module):
@@ -20,11 +20,13 @@ class Block(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         channels, inner = config.channels, config.expansion * config.channels
-        self.norm = RMSNorm(channels)
+        self.norm = RMSNorm(channels, eps=1e-6)
         self.input = nn.Linear(channels, 2 * inner)
         self.convolution = CausalConvolution(inner, config.kernel)
         self.branches = nn.ModuleDict({name: _branch(name, config) for name in config.branches})
-        self.branch_norms = nn.ModuleDict({name: RMSNorm(inner) for name in config.branches})
+        self.branch_norms = nn.ModuleDict(
+            {name: RMSNorm(inner, eps=1e-6) for name in config.branches}
+        )
         shared = config.gate == "global" and config.coupled
         self.gate = BranchGate(inner, len(config.branches), shared=shared)
         self.output = nn.Linear(inner, channels)
@@ -34,7 +36,7 @@ class Block(nn.Module):
         """The tokens after this block."""
         present = presence(members, observed)
         u, output_gate = self.input(self.norm(x)).chunk(2, dim=-1)
-        u = keep(self.convolution(keep(u, present)), present)
+        u = keep(silu(self.convolution(keep(u, present))), present)
         results = [
             self.branch_norms[name](branch(u, members=members, observed=observed)[0])
             for name, branch in self.branches.items()
@@ -43,16 +45,12 @@ class Block(nn.Module):
         return x + self.dropout(self.output(fused * silu(output_gate)))
 
 
-class RMSNorm(nn.Module):
-    """Features divided by their root mean square, times a weight each."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(channels))
+class RMSNorm(nn.RMSNorm):
+    """In the precision of its input: under autocast a mixed one would not run as one kernel."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features, in the precision they came in."""
-        return rms_norm(x, self.weight, x.dtype)
+        """The features divided by their root mean square."""
+        return rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 class BranchGate(nn.Module):
@@ -77,12 +75,14 @@ class BranchGate(nn.Module):
             alive = None if observed is None else observed.any(-1, keepdim=True)
             found = mean_pool(found, members=members, observed=alive).unsqueeze(1)
         weights = self.score(found).softmax(-1)  # [B, V or 1, 1, branches]
-        first, *others = (weights[..., i : i + 1] * y for i, y in enumerate(results))
-        return sum(others, start=first)
+        return sum(
+            (weights[..., i : i + 1] * y for i, y in enumerate(results)),
+            start=torch.zeros_like(results[0]),
+        )
 
 
 class CausalConvolution(nn.Module):
-    """Every channel by itself over the last `kernel` tokens, then silu."""
+    """Every channel by itself over the last `kernel` tokens."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__()
@@ -91,8 +91,12 @@ class CausalConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of x [batch, variable, token, channel] along its tokens."""
-        return causal_silu(x, self.weight, self.bias)
+        """The convolution of x [..., token, channel] along its tokens."""
+        kernel, tokens = self.weight.shape[0], x.shape[-2]
+        x = pad(x, (0, 0, kernel - 1, 0))
+        # A few shifted products: on a CPU much faster than a grouped convolution of this size.
+        shifted = (self.weight[i] * x[..., i : i + tokens, :] for i in range(kernel))
+        return sum(shifted, start=self.bias)
 
 
 def _branch(name: str, config: NetworkConfig) -> nn.Module:

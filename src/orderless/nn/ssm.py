@@ -8,7 +8,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu, softplus
+from torch.nn.functional import rms_norm, silu, softplus
 
 from orderless.errors import SettingError
 from orderless.ops import (
@@ -17,7 +17,6 @@ from orderless.ops import (
     keep,
     mean_pool,
     presence,
-    rms_norm,
     sum_pool,
     vi_scan,
 )
@@ -218,9 +217,9 @@ class Weights(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         """The weights of each kind, for features [..., channel]."""
         kinds, _, states = self.size.shape
-        weights = self.map(x).unflatten(-1, (kinds, 2, states))
+        weights = rms_norm(self.map(x).unflatten(-1, (kinds, 2, states)), (states,), eps=1e-6)
         # Under autocast a map answers in low precision, whatever the features are.
-        return rms_norm(weights, self.size, x.dtype).unbind(-3)
+        return (self.size * weights).to(x.dtype).unbind(-3)
 
 
 def _as_rows(value: Tensor) -> Tensor:

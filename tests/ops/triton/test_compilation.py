@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
-from orderless.ops.triton import fast, operators, row_kernels, shared_kernels, tables
+from orderless.ops.triton import fast, operators, shared_kernels, tables
 
 low, (states, capability, variables) = sys.argv[1], map(int, sys.argv[2:])
 lows = "x write read field_write quick base field factors gate y states d_y d_x d_write d_read"
@@ -22,11 +22,10 @@ wides = "step rate_h rate_v rate_vh tables over_chunks over_segments ends before
 wides += " end d_end d_start d_skip borders drive table own_table deviates z"
 wides += " other_h other_v other_vh d_drive d_step d_rates given_step given_rates back"
 types = {name: low for name in lows.split()} | {name: "*fp32" for name in wides.split()}
-types |= {"present": "*i1", "weight": "*fp32", "bias": "*fp32", "eps": "fp32", "d_before": low}
-types |= {"d_gate": low}
+types["present"] = "*i1"
 unused, quick = ("tables", ()) if low == "*bf16" else ("quick", ("HAS_QUICK",))
 sizes = {"BLOCK": variables, "WIDTH": 64, "STATES": states, "PADDED": 16, "AT_ONCE": 32}
-sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4, "SIZE": 48, "ROWS": 16, "PERIOD": 4, "KERNEL": 4}
+sizes |= {"TIMES": 64, "UNROLL": 8, "STAGES": 4}
 kernels = (
     (tables.fill_tables, 4, quick),
     (tables.sums_gradient, 4, ()),
@@ -39,11 +38,6 @@ kernels = (
     (shared_kernels.trajectory, 1, ("HAS_OWN", "HAS_FIELD")),
     (shared_kernels.trajectory_gradients, 1, ()),
     (shared_kernels.steps_gradient, 4, ()),
-    (row_kernels.rms_forward, 4, ()),
-    (row_kernels.rms_backward, 4, ()),
-    (row_kernels.causal_silu_forward, 4, ()),
-    (row_kernels.causal_silu_backward, 4, ()),
-    (row_kernels.gate_gradients, 8, ()),
     (fast.fast_forward, variables, ("HAS_BASE",)),
     (fast.fast_forward, variables, ("HAS_FIELD",)),
     (fast.fast_states, 2 * variables, ("ADJOINT",)),

@@ -1,6 +1,5 @@
-"""The scan and small layers as fused GPU kernels. Nothing here needs Triton until a call runs."""
+"""The scan as fused GPU kernels. Nothing here needs Triton until a call runs."""
 
-from functools import cache
 from importlib.util import find_spec
 
 import torch
@@ -8,29 +7,21 @@ from torch import Tensor
 
 from orderless.ops.call import FULL_MEAN, CallFacts, ScanCall
 
-DTYPES = (torch.float32, torch.bfloat16)  # that kernels take
-
-
-@cache
-def is_installed() -> bool:
-    """Whether there is a Triton."""
-    return find_spec("triton") is not None
-
 
 def refusal(facts: CallFacts) -> str | None:
     """Why the kernels cannot run a call, or None when they can."""
     if facts.device != "cuda":
         return f"it runs on a GPU, and x lies on {facts.device}"
-    if not is_installed():
+    if find_spec("triton") is None:
         return "Triton is not installed"
-    if facts.dtype not in DTYPES:
+    if facts.dtype not in (torch.float32, torch.bfloat16):
         return f"its kernels take float32 and bfloat16, and x is {facts.dtype}"
     return FULL_MEAN if facts.full_mean else None
 
 
 def kernels_on(device: int) -> str:
     """Which of the two sets of kernels runs on a GPU, in words; where Triton is missing, none."""
-    if not is_installed():
+    if find_spec("triton") is None:
         return "none: Triton is not installed"
     from orderless.ops.triton.operators import why_not_fast
 

@@ -32,7 +32,6 @@ from orderless.ops.triton.launch import (
     without_gradients,
 )
 from orderless.ops.triton.rehearsal import launch, on_demand, rehearse
-from orderless.ops.triton.row_operators import gate_gradients
 from orderless.ops.triton.shared_operators import (
     carry,
     field_response,
@@ -529,7 +528,7 @@ def _gradients(
     d_gate = None
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, present, reverse)
-        d_y, d_gate = gate_gradients(d_y, before, gate, present)
+        d_y, d_gate = _gate_gradients(d_y, before, gate, present)
     table = None
     if field is not None:
         shared, table = field_response(field, field_write, step, h, v, vh, reverse)
@@ -561,6 +560,22 @@ def _gradients(
         None,
         None,
     )
+
+
+def _gate_gradients(
+    d_y: Tensor, before: Tensor, gate: Tensor, present: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of what the gate multiplies, and of the gate."""
+    opening = gate.float()
+    if present is not None:
+        opening = torch.where(present.unsqueeze(-1), opening, 0.0)
+    share = torch.sigmoid(opening)
+    d_before = d_y * (opening * share)
+    d_gate = d_y * before * (share * (1 + opening * (1 - share)))
+    if present is not None:
+        d_before = torch.where(present.unsqueeze(-1), d_before, 0.0)
+        d_gate = torch.where(present.unsqueeze(-1), d_gate, 0.0)
+    return d_before.to(before.dtype), d_gate.to(gate.dtype)
 
 
 with_gradients(scan, _scan_gradients, _save_scan)
