@@ -43,6 +43,7 @@ class ScanCall:
         return CallFacts(
             device=self.x.device.type,
             dtype=self.x.dtype,
+            empty=self.x.shape[0] == 0,
             time=self.x.shape[2],
             constant_in_time=all(
                 value is None or value.shape[axis] == 1
@@ -63,6 +64,8 @@ class CallFacts:
 
     device: str
     dtype: torch.dtype
+    empty: bool
+    """Whether the batch is."""
     time: int
     constant_in_time: bool
     full_mean: bool

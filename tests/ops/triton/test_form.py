@@ -140,7 +140,7 @@ def _errors(device, sizes, options=(), dtype=torch.float32, constant=False, foll
 # Of all but gradients of rates, and of these. With layouts by hand an operand in float32 is two of
 # bfloat16, which keep 17 of its 24 bits: emulated, the worst are 1.5e-5, of steps, and 2.1e-5.
 BOUND = {torch.float32: (1e-5, 3e-5), torch.bfloat16: (6e-3, 3e-2)}
-FAST_BOUND = {torch.float32: (2.5e-5, 1e-4), torch.bfloat16: (8e-3, 3e-2)}
+FAST_BOUND = BOUND | {torch.float32: (2.5e-5, 1e-4)}
 
 
 def _within(errors, bound, bound_of_rates):
@@ -201,15 +201,6 @@ def test_states_that_nothing_reads_change_nothing(device, monkeypatch):
 
     monkeypatch.setattr(form, "_states_of_kernels", lambda call: 8)
     errors = _errors(device, (1, 2, 3, 2, 1, 3), ("feedback", "field", "state", "members"))
-    assert _within(errors, 1e-5, 3e-5), errors
-
-
-@pytest.mark.parametrize("coupling", ["field", "feedback"])
-def test_channels_that_nothing_is_written_to_change_nothing(device, coupling, monkeypatch):
-    from orderless.ops.triton import form
-
-    monkeypatch.setattr(form, "_head_size_of_kernels", lambda call: 3)
-    errors = _errors(device, (1, 2, 3, 4, 2, 3), (coupling, "skip", "gate", "state", "members"))
     assert _within(errors, 1e-5, 3e-5), errors
 
 
@@ -324,7 +315,6 @@ LARGE = {
     ),
     "feedback": ((2, 20, 90, 64, 1, 16), ("feedback", "field", "state", "members")),
     "odd sizes": ((2, 5, 33, 36, 3, 7), ("field", "skip", "state")),
-    "odd heads": ((2, 5, 33, 80, 2, 16), ("field", "skip", "gate", "state", "reverse")),
     "many states": ((2, 5, 33, 48, 1, 40), ("field", "skip", "gate", "state", "members")),
     "many states, with feedback": ((2, 5, 33, 48, 1, 32), ("feedback", "skip")),
     "eight states": ((2, 9, 70, 64, 1, 8), ("field", "skip", "state", "observed")),

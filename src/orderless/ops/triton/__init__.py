@@ -16,6 +16,8 @@ def refusal(facts: CallFacts) -> str | None:
         return "Triton is not installed"
     if facts.dtype not in (torch.float32, torch.bfloat16):
         return f"its kernels take float32 and bfloat16, and x is {facts.dtype}"
+    if facts.empty:
+        return "it has nothing to do for an empty batch"
     return FULL_MEAN if facts.full_mean else None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import silu
+from torch.nn.functional import pad, silu
 
 from orderless.ops.call import ScanCall
 from orderless.ops.triton.launch import MOST_STATES
@@ -52,10 +52,6 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     more = _states_of_kernels(call) - states
     if more:
         call = _over_states(call, partial(_with_more, more))
-    heads = call.step.shape[-1]
-    wider = _head_size_of_kernels(call) - call.x.shape[-1] // heads
-    if wider:
-        call = _over_channels(call, partial(_with_wider_heads, heads, wider))
     x = call.x
     time = x.shape[2]
     present = _present(call)
@@ -85,8 +81,6 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if end.shape[-2] > states:
         end = end[..., :states, :]
-    if wider:
-        y, end = (_with_narrower_heads(heads, wider, value) for value in (y, end))
     if call.members is not None:
         kept = 0.0 if given is None else given.float()
         end = torch.where(_over_state(call.members), end, kept)
@@ -96,62 +90,19 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
 def _states_of_kernels(call: ScanCall) -> int:
     """With how many states a call runs: the kernels that are fast are for 8 and for 16."""
     states = call.write.shape[-1]
-    if not call.x.is_cuda:
+    head_size = call.x.shape[-1] // call.step.shape[-1]
+    if head_size % 16 != 0 or not call.x.is_cuda:
         return states
     return 8 if states <= 8 else 16
 
 
-def _head_size_of_kernels(call: ScanCall) -> int:
-    """With how many channels a head runs: those that are fast take multiples of 16.
-
-    They go through it in slices of up to 64 channels, by the power of two that divides it, and a
-    narrow slice takes nearly as long as a wide one.
-    """
-    head_size = call.x.shape[-1] // call.step.shape[-1]
-    if head_size % 32 == 0 or not call.x.is_cuda:
-        return head_size
-    return next((size for size in (16, 32) if head_size <= size), -(-head_size // 64) * 64)
-
-
-def _with_more(more: int, value: Tensor, axis: int, filler: float) -> Tensor:
-    """With more entries along an axis; unlike `pad`, in one pass, and none on the way back."""
-    shape = list(value.shape)
-    shape[axis] = more
-    return torch.cat([value, value.new_full((), filler).expand(shape)], axis)
-
-
-def _with_wider_heads(heads: int, wider: int, value: Tensor) -> Tensor:
-    """With more channels, which nothing is written to, at the end of every head."""
-    return _with_more(wider, value.unflatten(-1, (heads, -1)), -1, 0.0).flatten(-2)
-
-
-def _with_narrower_heads(heads: int, wider: int, value: Tensor) -> Tensor:
-    """Without these channels; split off, for the way back from a slice takes two passes."""
-    value = value.unflatten(-1, (heads, -1))
-    return value.split([value.shape[-1] - wider, wider], -1)[0].flatten(-2)
-
-
-def _over_channels(call: ScanCall, change: Callable[[Tensor], Tensor]) -> ScanCall:
-    """The call with all that has channels changed."""
-
-    def changed(value):
-        return None if value is None else change(value)
-
-    return replace(
-        call,
-        x=change(call.x),
-        field=changed(call.field),
-        skip=changed(call.skip),
-        gate=changed(call.gate),
-        state=changed(call.state),
-    )
+def _with_more(more: int, value: Tensor, axis: int, rate: float) -> Tensor:
+    """With more states, which nothing writes to and nothing reads."""
+    return pad(value, (0, 0) * (-1 - axis) + (0, more), value=rate)
 
 
 def _over_states(call: ScanCall, change: Callable[[Any, int, float], Any]) -> ScanCall:
-    """The call with all that has states changed: a tensor, its axis of states, what may fill it.
-
-    What fills it decays, and nothing writes to it or reads it.
-    """
+    """The call with all that has states changed: a tensor, its axis of states, what may fill it."""
 
     def rates(generator):
         h, v, vh = generator
