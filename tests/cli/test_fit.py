@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -182,6 +183,26 @@ def test_a_checkpoint_that_cannot_be_written_is_found_before_training(
     command += ["--epochs", "1", "--checkpoint", str(tmp_path / "file" / "state")]
     assert main([*command, "--out", str(tmp_path / "model")]) == 2
     assert "state of the run cannot be written" in capsys.readouterr().err
+
+
+def test_a_run_whose_model_cannot_be_saved_is_kept(files, tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--epochs", "1", "--quiet"]
+    with monkeypatch.context() as patch:
+        patch.setattr("orderless.estimators.saving.write_atomically", full)
+        assert main([*command, "--out", str(tmp_path / "full")]) == 2
+    said = capsys.readouterr().err
+    kept = tmp_path / "full" / "checkpoint"
+    assert f"{tmp_path / 'full'}: No space left" in said
+    assert f"--checkpoint {kept} does not train again" in said
+    monkeypatch.setattr(
+        "orderless.training.loop._Run.one_step", lambda *_: pytest.fail("it trains")
+    )
+    assert main([*command, "--out", str(tmp_path / "model"), "--checkpoint", str(kept)]) == 0
+    assert load(tmp_path / "model").horizon == 6
 
 
 def test_shops_keep_their_leading_zeros(tmp_path, capsys):

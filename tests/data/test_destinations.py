@@ -1,9 +1,10 @@
+import errno
 import os
 
 import pytest
 
 from orderless.data import files
-from orderless.data.destinations import check_destination
+from orderless.data.destinations import check_destination, whole_file
 from orderless.errors import DataError
 
 
@@ -23,3 +24,25 @@ def test_a_folder_without_permission_is_refused(tmp_path):
             check_destination(tmp_path / "t.csv", files.TABLES)
     finally:
         tmp_path.chmod(0o700)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("before")
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(DataError, match=r"t\.csv cannot be written: No space left"):
+        _write_half(path, full)
+    with pytest.raises(KeyError):
+        _write_half(path, KeyError())
+    assert path.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [path]
+    with whole_file(path) as draft:
+        draft.write_text("after")
+    assert path.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def _write_half(path, error):
+    with whole_file(path) as draft:
+        draft.write_text("half")
+        raise error

@@ -59,6 +59,8 @@ def test_a_damaged_parquet_file_is_refused(tmp_path):
 def test_files_that_are_not_there_or_of_unknown_kind_are_refused(tmp_path):
     with pytest.raises(DataError, match="There is no file"):
         read_table(tmp_path / "a.csv")
+    with pytest.raises(DataError, match="is a folder"):
+        read_table(tmp_path)
     (tmp_path / "a.xlsx").write_text("")
     with pytest.raises(DataError, match=r"does not end in \.csv"):
         read_table(tmp_path / "a.xlsx")
@@ -136,3 +138,13 @@ def test_a_link_is_replaced_by_the_table_and_what_it_led_to_stays(tmp_path):
     write_table({"a": np.array([2])}, tmp_path / "link.csv")
     assert not (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "old.csv").read_text() == "a\n1\n"
+
+
+def test_parquet_that_cannot_be_written_is_an_error_with_its_name(tmp_path, monkeypatch):
+    def fail(*_):
+        raise pl.exceptions.ComputeError("No space left on device")
+
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", fail)
+    with pytest.raises(DataError, match=r"a\.parquet cannot be written as parquet: No space left"):
+        write_table(pl.DataFrame({"x": [1.0]}), tmp_path / "a.parquet")
+    assert not list(tmp_path.iterdir())

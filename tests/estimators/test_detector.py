@@ -678,3 +678,10 @@ def test_a_pipeline_gives_scores():
     np.testing.assert_array_equal(score, pipeline[-1].score(TEST))
     with pytest.raises(SettingError, match="time='when'"):
         pipeline[-1].score(TEST, "when")
+
+
+def test_a_plant_that_stands_still_at_the_end_of_fit_gives_no_threshold():
+    still = TRAIN.copy()
+    still[350:] = still[350]
+    with pytest.warns(UserWarning, match="No variable moves in the held-out part"):
+        quick().fit(still)

@@ -624,3 +624,21 @@ def test_steps_of_several_groups_that_fit_saw_stay():
 @pytest.mark.parametrize("data", [WAVES, pd.DataFrame(WAVES), [WAVES, WAVES]])
 def test_rows_that_are_only_counted_have_no_step_to_remember(data):
     assert quick().fit(data).frequencies_ == ()
+
+
+@pytest.mark.parametrize("stuck", [250, 320])
+def test_a_plant_that_stands_still_at_the_end_of_fit_is_no_measure_of_errors(stuck):
+    still = FRAME.copy()
+    still.loc[stuck:, NAMES] = still.loc[stuck, NAMES].to_numpy()
+    with pytest.warns(UserWarning, match="No variable moves in the held-out windows"):
+        model = quick().fit(still)
+    with pytest.warns(UserWarning, match="Intervals mean nothing"):
+        model.predict(FRAME, level=95)
+    model.predict(FRAME)  # the forecast itself is one
+
+
+def test_a_warning_says_when_what_never_moved_in_fit_moves():
+    model = quick().fit(np.ones((300, 2)))
+    model.predict(np.ones((60, 2)), level=80)
+    with pytest.warns(UserWarning, match="Intervals mean nothing"):
+        model.predict(WAVES[:60, :2], level=80)

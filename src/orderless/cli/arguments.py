@@ -45,7 +45,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """The columns of a table; most are found."""
     columns = parser.add_argument_group(
-        'columns of the table, found where not given; "" where there is none'
+        'columns of the table, found where not given; "": found anew, whatever `fit` was given'
     )
     columns.add_argument("--time", metavar="COLUMN", help="time stamps")
     columns.add_argument("--variable", metavar="COLUMN", help="of a long table: the variable")

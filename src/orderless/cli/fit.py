@@ -114,6 +114,7 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Fit, save, and say where."""
     from orderless import estimators
+    from orderless.errors import ModelFileError
     from orderless.estimators.saving import check_folder
 
     check_folder(arguments.out)
@@ -122,7 +123,15 @@ def run(arguments: argparse.Namespace) -> None:
     checkpoint = _checkpoint(arguments)
     inputs, columns = _read(arguments)
     model.fit(*inputs, checkpoint=checkpoint, **columns)
-    model.save(arguments.out)
+    try:
+        model.save(arguments.out)
+    except ModelFileError as error:
+        if not (checkpoint / CHECKPOINT).exists():
+            raise
+        raise ModelFileError(
+            f"{error} The run is kept in {checkpoint}: the same command with another --out and "
+            f"--checkpoint {checkpoint} does not train again."
+        ) from error
     _remove(checkpoint)  # what it was kept for is done, and it would be in the way of the next run
     if not arguments.quiet:
         print(f"saved     {arguments.out}")

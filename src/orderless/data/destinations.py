@@ -1,7 +1,9 @@
 """Places that a file can be written to."""
 
 import os
-from collections.abc import Collection
+import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -30,6 +32,33 @@ def check_destination(path: str | PathLike[str], endings: Collection[str] = ()) 
             f"Nothing can be written to the folder {path.parent.absolute()}. Name another place "
             f"for {path.name}, or change the permissions."
         )
+
+
+@contextmanager
+def whole_file(path: str | PathLike[str]) -> Iterator[Path]:
+    """A draft with the same ending, which takes the place of `path` once it is written.
+
+    What the system refuses becomes an error that names `path`; what lies there stays then.
+    """
+    path = Path(path)
+    draft = None
+    try:
+        handle, name = tempfile.mkstemp(suffix=path.suffix.lower(), dir=path.parent)
+        draft = Path(name)
+        os.close(handle)
+        yield draft
+        # mkstemp makes files that only their owner may read; a result is an ordinary file.
+        mask = os.umask(0)
+        os.umask(mask)
+        draft.chmod(0o666 & ~mask)
+        draft.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written: {error.strerror or error}. Make room, or name another file."
+        ) from error
+    finally:
+        if draft is not None:
+            draft.unlink(missing_ok=True)
 
 
 def _is_device(path: Path) -> bool:

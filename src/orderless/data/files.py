@@ -6,8 +6,6 @@ pandas, polars and pyarrow are optional: CSV is read without them, parquet needs
 import csv
 import importlib
 import io
-import os
-import tempfile
 from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from os import PathLike
@@ -18,7 +16,7 @@ import narwhals as nw
 import numpy as np
 
 from orderless.data.csv_files import read_csv
-from orderless.data.destinations import check_destination
+from orderless.data.destinations import check_destination, whole_file
 from orderless.errors import DataError
 
 # What pandas calls the one level of an index without a name in parquet. It comes last.
@@ -41,6 +39,8 @@ def read_table(path: str | PathLike[str], *, names: Collection[Any] = ()) -> Any
     """
     path = Path(path)
     if not path.is_file():
+        if path.exists():
+            raise DataError(f"{path} is a folder or a device, not a file. Name a file.")
         raise DataError(f"There is no file {path}. Check the path.")
     if path.suffix.lower() not in TABLES:
         raise DataError(
@@ -57,21 +57,9 @@ def write_table(table: Any, path: str | PathLike[str]) -> None:
 
     The index of a pandas frame is written as a column unless it only counts the rows.
     """
-    path = Path(path)
-    ending = path.suffix.lower()
     check_destination(path, TABLES)
-    handle, draft = tempfile.mkstemp(suffix=ending, dir=path.parent)
-    os.close(handle)
-    try:
-        _write(table, draft, ending)
-        # mkstemp makes files that only their owner may read; a result is an ordinary file.
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(draft).chmod(0o666 & ~mask)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise
+    with whole_file(path) as draft:
+        _write(table, draft, Path(path))
 
 
 def _read_parquet(path: Path) -> Any:
@@ -97,16 +85,18 @@ def _drop_index(table: Any) -> Any:
     return frame.drop(NAMELESS_INDEX).to_native()
 
 
-def _write(table: Any, path: str, ending: str) -> None:
-    parquet = ending in (".parquet", ".pq")
+def _write(table: Any, draft: Path, path: Path) -> None:
+    """Write what is to become `path`."""
+    parquet = draft.suffix in (".parquet", ".pq")
+    separator = "\t" if draft.suffix == ".tsv" else ","
     if isinstance(table, Mapping):
         if len({len(column) for column in table.values()}) > 1:
             raise DataError("The columns differ in length. Give all of them the same.")
         if parquet:
-            _frame_of(table).write_parquet(path)
+            _write_parquet(_frame_of(table), draft, path)
             return
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=separator)
             writer.writerow(table)
             writer.writerows(zip(*table.values(), strict=True))
         return
@@ -121,11 +111,18 @@ def _write(table: Any, path: str, ending: str) -> None:
         table = table.set_axis([str(label) for label in table.columns], axis=1)
         frame = nw.from_native(table, eager_only=True)
     if parquet:
-        frame.write_parquet(path)
+        _write_parquet(frame, draft, path)
     else:
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, delimiter="\t" if ending == ".tsv" else ",")
+        with draft.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, delimiter=separator)
             writer.writerows(csv.reader(io.StringIO(frame.write_csv(), newline="")))
+
+
+def _write_parquet(frame: nw.DataFrame, draft: Path, path: Path) -> None:
+    try:
+        frame.write_parquet(draft)
+    except Exception as error:  # every library has errors of its own, also for a full disk
+        raise DataError(f"{path} cannot be written as parquet: {error}") from error
 
 
 def _frame_of(columns: Mapping[str, Any]) -> nw.DataFrame:

@@ -94,9 +94,10 @@ def warn_empty(systems: Sequence[Scored]) -> None:
     empty = np.concatenate([np.isnan(one.truth).all((1, 2)) for one in systems])
     if empty.any():
         warnings.warn(
-            f"In {empty.sum()} of {len(empty)} windows there is nothing to score. Where rows lie "
-            "more than a horizon apart, a `step` of as many steps as lie between them gives each "
-            "window one.",
+            f"In {empty.sum()} of {len(empty)} windows there is nothing to score: no reading, or "
+            "those of new variables alone that never moved, whose errors have no unit. Where rows "
+            "lie more than a horizon apart, a `step` of as many steps as lie between them gives "
+            "each window one.",
             stacklevel=3,
         )
 

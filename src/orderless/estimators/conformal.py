@@ -41,7 +41,8 @@ class PointAndWidth(NamedTuple, Generic[Array]):
 class ErrorTable:
     """Quantiles of the error (actual - forecast): [horizon, level] at `LEVELS`.
 
-    count: errors it was made of, of all steps together; None in the first models that were saved.
+    count: errors it was made of, of all steps together, 0 where nothing moved; None in the first
+        models that were saved.
     """
 
     quantiles: np.ndarray

@@ -303,6 +303,13 @@ class Detector(Estimator):
             pick(one, np.arange(len(one.names)), begin)
             for one, begin in zip(systems, begins, strict=True)
         ]
+        if self._moved() and not any(map(_moves, held_out)):
+            warnings.warn(
+                "No variable moves in the held-out part, at the end of the data: the threshold is "
+                "that of nothing moving, and most ordinary moments may ring. Fit on data that ends "
+                "before it stands still, or with a larger `validation_share`.",
+                stacklevel=4,
+            )
         errors = [one[:, begin:] for one, begin in zip(self._errors(systems), begins, strict=True)]
         self.usual_, self.overall_ = learn_usual(errors, held_out, self.scales_)
         each = in_usual(errors, held_out, self.usual_, self.overall_)
@@ -396,6 +403,13 @@ class Detector(Estimator):
         self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
         self.marked_ = facts.get("marked", False)
         super()._restore(facts, tensors)
+
+
+def _moves(system: Prepared) -> bool:
+    """Whether any variable has two readings that differ."""
+    values, observed = system.values, system.observed
+    highest = np.where(observed, values, -np.inf).max(-1, initial=-np.inf)
+    return bool((highest > np.where(observed, values, np.inf).min(-1, initial=np.inf)).any())
 
 
 def _read_twice(panel: Panel) -> set[str]:

@@ -1,5 +1,6 @@
 """`Forecaster`: fit on some variables, forecast any."""
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -217,6 +218,13 @@ class Forecaster(Estimator):
         self.error_table_.warn_beyond(endings)
         panel = self._read_at_known_step(data, columns)
         systems = [self._look_back(system) for system in panel.systems]
+        moving = not all(past.still.all() for past in systems)
+        if endings and moving and self.error_table_.count == 0:
+            warnings.warn(
+                "Intervals mean nothing, and values will lie outside: nothing moved in the "
+                "held-out windows of `fit`. Fit on data that moves to its end.",
+                stacklevel=2,
+            )
         forecasts = self._forecast(systems)
         shifts = self.error_table_.shifts(endings)
         return write_forecast(panel, in_units(systems, forecasts, shifts))
@@ -354,15 +362,25 @@ class Forecaster(Estimator):
         usual = stack_usual(systems, judge.changes.device)
         assert usual is not None
         usual = rows_of(usual, windows.calibration, None)
-        errors, observed = [], []
+        errors, observed, moved = [], [], False
         for batch, masks in judge.batches(windows.calibration):
+            stays = batch.targets == naive(batch.values, batch.observed, self.horizon_)
+            moved = moved or bool((batch.target_observed & ~stays).any())
             here, usual = usual[: len(batch.values)], usual[len(batch.values) :]
             if batch.variables is not None:
                 here = here.gather(1, batch.variables)
             forecast = self._run(batch.values, *masks, usual=here)
             errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
             observed.append(batch.target_observed.cpu().numpy())
-        return fit_error_table(np.concatenate(errors), np.concatenate(observed))
+        table = fit_error_table(np.concatenate(errors), np.concatenate(observed))
+        if table.count and not moved:
+            warnings.warn(
+                "No variable moves in the held-out windows, at the end of the data: they tell "
+                "neither which forecast is good nor how wide an interval must be. Fit on data that "
+                "ends before it stands still, or with a larger `validation_share`.",
+                stacklevel=4,
+            )
+        return table if moved else replace(table, count=0)
 
     def _write_report(
         self,

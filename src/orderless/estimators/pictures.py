@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orderless.data import Form, Frequency, Panel, System
-from orderless.data.destinations import check_destination
+from orderless.data.destinations import check_destination, whole_file
 from orderless.errors import DataError
 
 if TYPE_CHECKING:
@@ -377,7 +377,7 @@ def check_picture(path: str | Path) -> None:
 
 def _save(figure: Any, path: str | Path) -> None:
     check_picture(path)
-    with warnings.catch_warnings():
+    with whole_file(path) as draft, warnings.catch_warnings():
         # Names in a script that the font lacks become boxes; the picture is good all the same.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(path, dpi=110)
+        figure.savefig(draft, dpi=110)

@@ -53,7 +53,9 @@ def verdict(errors: Mapping[str, float], model: str) -> str:
         return f"The model is {gain:.1f} % better than the best baseline ({best})."
     if errors[model] == rivals[best]:
         return f"The model is no better than a baseline ({best}), which it equals."
-    loss = 100 * (errors[model] / rivals[best] - 1) if rivals[best] else float("inf")
+    if rivals[best] == 0:
+        return f"A baseline wins: {best} makes no error here, and the model does."
+    loss = 100 * (errors[model] / rivals[best] - 1)
     return f"A baseline wins: {best} is better than the model by {loss:.1f} % here."
 
 

@@ -51,8 +51,8 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
         write_atomically(folder / CONFIG, text.encode())
     except OSError as error:
         raise ModelFileError(
-            f"The model cannot be written to {folder}: {error.strerror}. Name another folder; the "
-            "model is still fitted."
+            f"The model cannot be written to {folder}: {error.strerror}. Make room, or name "
+            "another folder."
         ) from error
 
 
@@ -167,9 +167,11 @@ def _read_bytes(folder: Path, name: str) -> bytes:
     try:
         return (folder / name).read_bytes()
     except OSError as error:
+        found = f"{folder} holds no readable {name} ({error.strerror})"
+        if isinstance(error, PermissionError):
+            raise ModelFileError(f"{found}. Change its permissions.") from error
         raise ModelFileError(
-            f"{folder} holds no readable {name} ({error.strerror}): it is not a saved model, or "
-            "it was not copied whole."
+            f"{found}: it is not a saved model, or it was not copied whole."
         ) from error
 
 
