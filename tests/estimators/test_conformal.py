@@ -106,16 +106,22 @@ def test_what_too_few_errors_cannot_tell_is_said_once():
     table = fit_error_table(np.ones((3, 1, 4)), np.ones((3, 1, 4), bool))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.warn_beyond(column_endings(80, [0.5]))
-        replace(table, count=None).warn_beyond(column_endings(95, None))
+        table.warn_beyond(column_endings(80, [0.5]), moving=True)
+        replace(table, count=None).warn_beyond(column_endings(95, None), moving=True)
     with pytest.warns(UserWarning, match="12 held-out errors.* lo-95, hi-95, q0.01:") as said:
-        table.warn_beyond(column_endings([80, 95], [0.01]))
+        table.warn_beyond(column_endings([80, 95], [0.01]), moving=True)
     assert len(said) == 1
 
 
-def test_without_any_error_intervals_have_no_width():
+def test_without_any_error_intervals_have_no_width_and_a_warning_where_something_moves():
     table = fit_error_table(np.zeros((0, 1, 2)), np.zeros((0, 1, 2), bool))
     assert (table.at(0.9) == 0).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        table.warn_beyond(column_endings(80, None), moving=False)
+        table.warn_beyond({}, moving=True)
+    with pytest.warns(UserWarning, match="Intervals mean nothing"):
+        table.warn_beyond(column_endings(80, None), moving=True)
 
 
 def test_levels_and_quantiles_name_their_columns():

@@ -683,5 +683,6 @@ def test_a_pipeline_gives_scores():
 def test_a_plant_that_stands_still_at_the_end_of_fit_gives_no_threshold():
     still = TRAIN.copy()
     still[350:] = still[350]
-    with pytest.warns(UserWarning, match="No variable moves in the held-out part"):
+    with pytest.warns(UserWarning, match="No variable moves in the held-out part") as said:
         quick().fit(still)
+    assert said[0].filename == __file__

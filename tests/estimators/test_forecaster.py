@@ -630,11 +630,14 @@ def test_rows_that_are_only_counted_have_no_step_to_remember(data):
 def test_a_plant_that_stands_still_at_the_end_of_fit_is_no_measure_of_errors(stuck):
     still = FRAME.copy()
     still.loc[stuck:, NAMES] = still.loc[stuck, NAMES].to_numpy()
-    with pytest.warns(UserWarning, match="No variable moves in the held-out windows"):
+    with pytest.warns(UserWarning, match="No variable moves in the held-out windows") as said:
         model = quick().fit(still)
+    assert said[0].filename == __file__
     with pytest.warns(UserWarning, match="Intervals mean nothing"):
         model.predict(FRAME, level=95)
-    model.predict(FRAME)  # the forecast itself is one
+    with pytest.warns(UserWarning, match="Intervals mean nothing"):
+        assert model.backtest(FRAME, level=95).scores["this model"]["coverage-95"] < 0.1
+    model.predict(FRAME)  # without intervals there is nothing to warn of
 
 
 def test_a_warning_says_when_what_never_moved_in_fit_moves():

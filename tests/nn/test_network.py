@@ -223,8 +223,15 @@ def test_before_training_the_forecast_is_the_linear_one():
 
 
 @every_config
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=ON_A_GPU)])
-def test_in_float32_values_and_gradients_are_those_of_float64_on_a_cpu(config, device):
+@pytest.mark.parametrize(
+    ("device", "of_values", "of_gradients"),
+    # Worst of three draws on a CPU: 3.3e-7 and 2.6e-6, 6 and 43 times what a product is off. On a
+    # GPU products keep 17 bits, so are off by 8e-6: times these 5e-5 and 3.5e-4.
+    [("cpu", 1e-6, 1e-5), pytest.param("cuda", 1e-4, 1e-3, marks=ON_A_GPU)],
+)
+def test_in_float32_values_and_gradients_are_those_of_float64_on_a_cpu(
+    config, device, of_values, of_gradients
+):
     x, members, observed = drawn((3, 5, CONTEXT), 1)
     body, results = shaken(VI2DMamba(config), 0), []
     for dtype, place in ((torch.float64, "cpu"), (torch.float32, device)):
@@ -235,9 +242,8 @@ def test_in_float32_values_and_gradients_are_those_of_float64_on_a_cpu(config, d
         slopes = torch.cat([slope.flatten() for slope in slopes])
         results.append([value.detach().cpu().double() for value in (found, slopes)])
     (right, right_slopes), (found, slopes) = results
-    # On a GPU products of float32 keep 17 bits, and gradients of two layers magnify that 40 times.
-    assert error(found, right) <= 1e-4
-    assert error(slopes, right_slopes) <= 1e-3
+    assert error(found, right) <= of_values
+    assert error(slopes, right_slopes) <= of_gradients
 
 
 def test_without_a_skip_the_forecast_starts_at_the_level_of_the_look_back():

@@ -56,9 +56,20 @@ class ErrorTable:
         """What to add for each of the quantiles asked for, by the ending of its columns."""
         return {ending: self.at(quantile) for ending, quantile in endings.items()}
 
-    def warn_beyond(self, endings: Mapping[str, float]) -> None:
-        """Say which of the quantiles asked for are beyond what so few errors can tell."""
-        if not self.count:  # not known, or nothing ever moves
+    def warn_beyond(self, endings: Mapping[str, float], *, moving: bool) -> None:
+        """Say which of the quantiles asked for are beyond what so few errors can tell.
+
+        moving: whether any variable moves in what is forecast. Where none does, errors are 0.
+        """
+        if self.count is None or not endings:
+            return
+        if self.count == 0:
+            if moving:
+                warnings.warn(
+                    "Intervals mean nothing, and values will lie outside: nothing moved in the "
+                    "held-out windows of `fit`. Fit on data that moves to its end.",
+                    stacklevel=3,
+                )
             return
         levels = np.array(list(endings.values()))
         known = _inside(_ranks(self.count, levels), self.count)

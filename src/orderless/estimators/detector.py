@@ -53,6 +53,7 @@ from orderless.estimators.preparation import (
     prepare,
     scales_of_fit,
     stood_still,
+    unchanged,
 )
 from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
@@ -303,7 +304,8 @@ class Detector(Estimator):
             pick(one, np.arange(len(one.names)), begin)
             for one, begin in zip(systems, begins, strict=True)
         ]
-        if self._moved() and not any(map(_moves, held_out)):
+        still = all(unchanged(one.values, one.observed).all() for one in held_out)
+        if still and self._moved():
             warnings.warn(
                 "No variable moves in the held-out part, at the end of the data: the threshold is "
                 "that of nothing moving, and most ordinary moments may ring. Fit on data that ends "
@@ -403,13 +405,6 @@ class Detector(Estimator):
         self.factors_ = [(int(size), float(factor)) for size, factor in facts.get("factors", [])]
         self.marked_ = facts.get("marked", False)
         super()._restore(facts, tensors)
-
-
-def _moves(system: Prepared) -> bool:
-    """Whether any variable has two readings that differ."""
-    values, observed = system.values, system.observed
-    highest = np.where(observed, values, -np.inf).max(-1, initial=-np.inf)
-    return bool((highest > np.where(observed, values, np.inf).min(-1, initial=np.inf)).any())
 
 
 def _read_twice(panel: Panel) -> set[str]:

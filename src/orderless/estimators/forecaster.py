@@ -51,7 +51,13 @@ from orderless.estimators.forecasting_task import (
 )
 from orderless.estimators.forecasting_windows import ForecastingWindows, cut_forecasting_windows
 from orderless.estimators.look_backs import learn_usual_spreads, look_back, stack_usual
-from orderless.estimators.preparation import Prepared, scales_of_fit, stack, stack_facts
+from orderless.estimators.preparation import (
+    Prepared,
+    scales_of_fit,
+    stack,
+    stack_facts,
+    unchanged,
+)
 from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.season import find_season
 from orderless.estimators.settings import build_network_config
@@ -215,16 +221,9 @@ class Forecaster(Estimator):
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
-        self.error_table_.warn_beyond(endings)
         panel = self._read_at_known_step(data, columns)
+        self.error_table_.warn_beyond(endings, moving=_moving(panel))
         systems = [self._look_back(system) for system in panel.systems]
-        moving = not all(past.still.all() for past in systems)
-        if endings and moving and self.error_table_.count == 0:
-            warnings.warn(
-                "Intervals mean nothing, and values will lie outside: nothing moved in the "
-                "held-out windows of `fit`. Fit on data that moves to its end.",
-                stacklevel=2,
-            )
         forecasts = self._forecast(systems)
         shifts = self.error_table_.shifts(endings)
         return write_forecast(panel, in_units(systems, forecasts, shifts))
@@ -252,8 +251,8 @@ class Forecaster(Estimator):
         windows = check_count("windows", windows, 1)
         step = check_count("step", self.horizon_ if step is None else step, 1)
         endings = column_endings(level, None)
-        self.error_table_.warn_beyond(endings)
         panel = self._read_at_known_step(data, columns)
+        self.error_table_.warn_beyond(endings, moving=_moving(panel))
         origins = [find_origins(one, windows, step, self.horizon_) for one in panel.systems]
         shifts = self.error_table_.shifts(endings)
         pairs = zip(panel.systems, origins, strict=True)
@@ -527,6 +526,10 @@ class Forecaster(Estimator):
             tensors["error_table"].numpy(), None if count is None else int(count)
         )
         super()._restore(facts, tensors)
+
+
+def _moving(panel: Panel) -> bool:
+    return not all(unchanged(one.values, one.observed).all() for one in panel.systems)
 
 
 def _linear(ridge: LinearForecast) -> Callable[[Batch, Any], Tensor]:

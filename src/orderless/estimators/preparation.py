@@ -327,8 +327,8 @@ def _still(
     recent = slice(None) if last is None else slice(-last, None)
     seen_in_fit = np.array([name in scales for name in names])
     # Of a variable that `fit` did not see a single reading says nothing.
-    never_moved = _unchanged(values, observed) & (observed.sum(-1) > 1)
-    now = _unchanged(values[:, recent], observed[:, recent])
+    never_moved = unchanged(values, observed) & (observed.sum(-1) > 1)
+    now = unchanged(values[:, recent], observed[:, recent])
     return still & np.where(seen_in_fit, now, never_moved)
 
 
@@ -338,5 +338,6 @@ def _moves(values: np.ndarray, observed: np.ndarray, constant: np.ndarray) -> np
     return np.where(observed, np.where(moved, MOVE, 0.0), np.nan)
 
 
-def _unchanged(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
+def unchanged(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Which variables have no two readings that differ: values [variable, time]."""
     return mean_and_spread(values, observed)[1][:, 0] == 0.0

@@ -112,7 +112,6 @@ class _Sizes:
             "STATES": self.states,
             "PADDED": MOST_STATES,
             "num_warps": self.block,
-            "num_stages": 1,  # loads ahead of their use would take registers that there are not
         }
 
     @property
@@ -446,7 +445,10 @@ def scan_backward(
             *inputs, *made.of_chunks, start, *rest, **masked, **started, **sizes.fast_tile
         )
     else:
-        launch(kernels.scan_backward, grid)(*inputs, made.tables, *rest, **masked, **sizes.tile)
+        # Loads ahead of their use would take registers that there are not.
+        launch(kernels.scan_backward, grid)(
+            *inputs, made.tables, *rest, **masked, **sizes.tile, num_stages=1
+        )
     if reverse:  # as they were visited; strides that are not known would cost too many registers
         d_write, d_read = _turned_in_time(d_write), _turned_in_time(d_read)
     d_shared = x.new_empty(0)
