@@ -453,8 +453,9 @@ def test_a_wrong_setting_is_named(setting, words):
 
 
 def test_too_little_data_is_an_error_in_words():
-    with pytest.raises(DataError, match="at least 7"):
-        quick().fit(VALUES[:6])
+    for rows in (1, 6):
+        with pytest.raises(DataError, match=f"has {rows} time steps.* at least 7. Give more rows"):
+            quick().fit(VALUES[:rows])
     with pytest.raises(DataError, match="observed"):
         quick().fit(np.full((100, 3), np.nan))
 

@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from orderless.data import read_panel
-from orderless.errors import DataError
 from orderless.estimators.forecasting_windows import cut_forecasting_windows
 
 
@@ -31,10 +30,3 @@ def test_a_context_is_not_longer_than_the_longest_system():
     windows = cut_forecasting_windows(panel, 3, 5000, share=0.2)
     assert windows.context == 50
     assert len(windows.train) > 0
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-def test_too_few_rows_for_the_horizon_are_refused(rows):
-    panel = read_panel([np.ones(rows), np.ones(1)])
-    with pytest.raises(DataError, match=f"has {rows} of the 4 time steps .* Give more rows"):
-        cut_forecasting_windows(panel, 3, None, share=0.2)

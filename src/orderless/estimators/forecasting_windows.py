@@ -41,8 +41,8 @@ def cut_forecasting_windows(
     longest = max(lengths)
     if longest < horizon + 1:
         raise DataError(
-            f"The longest system has {longest} of the {horizon + 1} time steps that it takes to "
-            f"learn a forecast of {horizon}. Give more rows, or use a shorter horizon."
+            f"The longest system has {longest} time steps; to learn a forecast of {horizon} steps "
+            f"it takes at least {horizon + 1}. Give more rows, or a shorter horizon."
         )
     check_observed(panel)
     if context is None:
