@@ -1,7 +1,8 @@
-"""Settings that must stand before anything is imported."""
+"""What all tests start from; settings must stand before anything else is imported."""
 
 import os
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -14,3 +15,9 @@ if not torch.cuda.is_available():
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("search", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _the_same_weights():
+    """In every run, as above: layers draw their first weights from the generator of the process."""
+    torch.manual_seed(0)
