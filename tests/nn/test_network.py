@@ -226,8 +226,8 @@ def test_before_training_the_forecast_is_the_linear_one():
 @pytest.mark.parametrize(
     ("device", "of_values", "of_gradients"),
     # With these weights 3.4e-7 and 6.6e-7 on a CPU. To move each by its rounding moves gradients by
-    # up to 1.1e-6, the least of twelve draws of weights, and by 7e-5 where both of two write weights
-    # are close to zero before they are divided by their norm. A GPU keeps 17 bits, 128 times less.
+    # up to 1.1e-6, the least of twelve draws of weights, and by 7e-5 where two weights of writing
+    # are near zero before they are divided by their norm. A GPU keeps 17 bits, 128 times less.
     [("cpu", 1e-6, 5e-6), pytest.param("cuda", 1e-4, 1e-3, marks=ON_A_GPU)],
 )
 def test_in_float32_values_and_gradients_are_those_of_float64_on_a_cpu(
