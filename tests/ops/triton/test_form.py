@@ -325,7 +325,8 @@ LARGE = {
     "few states": ((2, 5, 33, 32, 1, 3), ("feedback", "field", "state", "members")),
     "eleven states": ((2, 5, 33, 64, 2, 11), ("field", "skip", "gate", "state")),
     "no gradient of the state": ((2, 7, 100, 64, 1, 16), ("skip", "outputs alone")),
-    "one chunk": ((2, 7, 16, 64, 1, 16), ("outputs alone",)),
+    # Rows enough: over 32 steps their gradient is off by 3.0e-3 to 6.8e-3 in bfloat16, by the draw.
+    "one chunk": ((8, 7, 16, 64, 1, 16), ("outputs alone",)),
     "no gradient of the state, in segments": ((1, 2, 700, 64, 1, 16), ("outputs alone",)),
 }
 
