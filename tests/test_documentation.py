@@ -201,6 +201,13 @@ def test_the_gpu_figures_are_those_of_their_record():
         )
         entries = (f"{busy[0]:.2f}", f"{busy[1]:.1f}", f"{clock[0]:.2f}", f"{clock[1]:.1f}")
         rows.append(f"| {variables} | {' | '.join(entries)} |")
+    few, many = (found[f"training bf16 none, {variables} variables"] for variables in (64, 862))
+    busy, clock = (few[key] / many[key] for key in ("sustained_us_per_variable", "us_per_variable"))
+    for sentence in (
+        f"The record has {busy - 1:.0%} in bf16".replace("%", " %"),
+        f"take {clock - 1:.1%} more than 862, these {1 - 1 / clock:.1%} less".replace("%", " %"),
+    ):
+        assert sentence in " ".join(text.split())
     for variables, time in product((8, 32, 64), (16_384, 131_072)):
         sizes = (1, variables, time, 64, 16)
         entries = {}
@@ -223,14 +230,49 @@ def test_the_gpu_figures_are_those_of_their_record():
         rows.append(" | ".join(f"{peer:.2f} ms | {peer / own:.1f}" for peer, own in pairs))
         slower[scan] = times[0] / ours[0]
     assert len(peers) == 1 + 2 * 4
-    best = min(times for scan, times in slower.items() if "graph" in scan)
-    assert f"takes {best:.1f} times as long at the best of four sizes" in readme
+    best = min((scan for scan in slower if "graph" in scan), key=lambda scan: slower[scan])
+    assert f"takes {slower[best]:.1f} times as long at the best of four sizes" in readme
+    exact = ms(f"training fp32, {best}") / ours[1]
+    assert f"**{slower[best]:.1f}** and {exact:.1f} times as long" in " ".join(text.split())
     assert f"Mamba's {slower['selective scan']:.1f} times" in readme
     assert all(f"{ms(f'training bf16 {kind}'):.2f} ms" in readme for kind in ("none", "field"))
     for (when, times), digits in zip(calls.items(), (1, 2), strict=True):
         entries = (f"{times[key]:.{digits}f}" for key in ("forward_s", "forward_and_backward_s"))
         rows.append(f"| {when} | {' | '.join(entries)} |")
     assert not [row for row in rows if row not in text]
+
+
+def test_the_figures_of_training_on_a_gpu_are_those_of_their_records():
+    text = " ".join((ROOT / "docs/concepts/gpu_figures.md").read_text().split())
+    found, commits = {}, set()
+    for record in ("", "_first", "_memory"):
+        path = ROOT / f"benchmarks/results/training_gpu{record}.json"
+        whole = json.loads(path.read_text())
+        commits.add(whole["commit"][:7])
+        found |= whole["results"]
+    epochs = [one["seconds_per_epoch"] for one in found["epoch"]]
+    repeats = [seconds for one in found["epoch"] for seconds in one["repeats"]]
+    steps = [one["microseconds_of_a_step"] / 1e3 for one in found["step"]]
+    kernels = [one["kernels"] for one in found["step"]]
+    firsts = [one["first_fit_s"] for one in found["first"]]
+    first_repeats = [one["first_fit_s"] for one in found["first"][0]["repeats"]]
+    compiled = [len(one["compiled"]) for one in found["first"]]
+    peaks = [one["peak_megabytes_of_a_step"] for one in found["memory"]]
+    assert len(commits) == 1
+    assert f"scan_gpu_nvidia_h200_{commits.pop()}.json" in text
+    sentences = (
+        f"takes {epochs[0]:.3f} s, in bf16 {epochs[1]:.3f} s; "
+        f"repeats are from {min(repeats):.3f} to {max(repeats):.3f}.",
+        f"A step takes {steps[0]:.2f} ms",
+        f"idle for {found['step'][0]['microseconds_to_the_next']:.0f} us until the next",
+        f"{kernels[0]} kernels of {steps[0] * 1e3 / kernels[0]:.0f} us each",
+        f"In bf16 it is {steps[1]:.2f} ms in {kernels[1]} kernels",
+        f"takes {firsts[0]:.1f} s ({min(first_repeats):.1f} to {max(first_repeats):.1f}), "
+        f"in bf16 {firsts[1]:.1f} s",
+        f"{compiled[0]} kernels are compiled, in bf16 {compiled[1]}",
+        f"takes {peaks[0]:.0f} MB, in bf16 {peaks[1]:.0f} MB",
+    )
+    assert not [sentence for sentence in sentences if sentence not in text]
 
 
 def test_every_page_can_be_reached_from_the_readme():
