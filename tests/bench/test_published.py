@@ -1,8 +1,8 @@
 import pytest
 
+from orderless.bench.datasets.catalogue import ANOMALY_SETS, LONG_TERM_SETS, PAPER_UEA_SETS
 from orderless.bench.published import FILES, THE_PAPER, read_main_table, read_published
 from orderless.bench.registry import find_table
-from orderless.data.catalogue import ANOMALY_SETS, LONG_TERM_SETS, PAPER_UEA_SETS
 
 
 def test_the_long_term_table_is_complete():

@@ -11,6 +11,8 @@ from bench_data import write_cases, write_exchange, write_m4, write_monitored
 
 from orderless import Detector
 from orderless.bench.config import frozen
+from orderless.bench.datasets.catalogue import CATALOGUE
+from orderless.bench.datasets.readers import long_term
 from orderless.bench.models import forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch, GivenCasesChooseEpoch
 from orderless.bench.models.detectors import fit_pca, own_score, squared_error
@@ -18,8 +20,6 @@ from orderless.bench.protocols.long_term_rules import scored_windows
 from orderless.bench.registry import TABLES, find_table
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
 from orderless.cli import main
-from orderless.data.benchmark_sets import long_term
-from orderless.data.catalogue import CATALOGUE
 from orderless.errors import DataError, SettingError
 
 TINY = {"preset": "tiny"}

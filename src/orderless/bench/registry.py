@@ -14,13 +14,13 @@ from orderless.bench.analyses import (
     transfer,
 )
 from orderless.bench.config import CellConfig
+from orderless.bench.datasets.catalogue import files_there, find_entry
 from orderless.bench.models.layer_forecaster import LAYERS
 from orderless.bench.models.peers import PEERS
 from orderless.bench.models.rocket import CLASSES
 from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.records import Outcome
 from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
-from orderless.data.catalogue import files_there, find_entry
 from orderless.errors import SettingError
 
 

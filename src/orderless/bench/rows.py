@@ -8,9 +8,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from orderless.bench.datasets.catalogue import PAPER_UEA_SETS
 from orderless.bench.published import AVERAGE, THE_PAPER, Published, read_main_table
 from orderless.bench.registry import Metric, Table
-from orderless.data.catalogue import PAPER_UEA_SETS
 
 NOTHING = "-"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orderless.data.catalogue import Entry
+    from orderless.bench.datasets.catalogue import Entry
 
 EXAMPLES = """\
   orderless data list
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """List the catalogue, fetch what is missing into the data folder, or pack what is there."""
-    from orderless.data.catalogue import CATALOGUE, data_folder, find_entry
+    from orderless.bench.datasets.catalogue import CATALOGUE, data_folder, find_entry
     from orderless.errors import SettingError
 
     if arguments.action == "list":
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not arguments.names:
         raise SettingError(f"Name the sets: `orderless data {arguments.action} ETTh1`.")
     if arguments.action == "pack":
-        from orderless.data.benchmark_sets import pack
+        from orderless.bench.datasets.readers import pack
 
         if arguments.to is None:
             raise SettingError("Name the folder to pack to: `--to FOLDER`.")
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
             for path in pack(name, arguments.to):
                 print(path)
         return
-    from orderless.data.download import digest, get
+    from orderless.bench.datasets.download import digest, get
 
     for entry in [find_entry(name) for name in arguments.names]:
         shown = sys.stderr.isatty()
@@ -68,7 +68,7 @@ def interrupted(arguments: argparse.Namespace) -> str:
 
 
 def _print_table(entries: "tuple[Entry, ...]") -> None:
-    from orderless.data.catalogue import files_there
+    from orderless.bench.datasets.catalogue import files_there
 
     width = max(len(entry.name) for entry in entries)
     for entry in entries:
@@ -86,7 +86,7 @@ def _show_progress(name: str, there: int, total: int | None) -> None:
 
 
 def _print_entry(entry: "Entry") -> None:
-    from orderless.data.catalogue import files_there
+    from orderless.bench.datasets.catalogue import files_there
 
     there = files_there(entry)
     print(f"\n{entry.name}: {entry.task}, {entry.variables} variables")

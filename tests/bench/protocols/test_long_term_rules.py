@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orderless.bench.datasets.readers import Borders, find_borders
 from orderless.bench.protocols.long_term_rules import (
     choose_look_back,
     every_window,
@@ -10,7 +11,6 @@ from orderless.bench.protocols.long_term_rules import (
     scored_windows,
     target_span,
 )
-from orderless.data.benchmark_sets import Borders, find_borders
 from orderless.errors import DataError, SettingError
 
 BORDERS = Borders(60, 80, 100)

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from orderless.bench.datasets.catalogue import M4_GROUPS
 from orderless.bench.protocols.short_term_rules import (
     NAIVE2,
     OTHERS,
@@ -10,7 +11,6 @@ from orderless.bench.protocols.short_term_rules import (
     selection_data,
     weighted_mean,
 )
-from orderless.data.catalogue import M4_GROUPS
 
 HISTORY = [np.arange(13.0), np.arange(20.0) ** 2]
 FUTURE = np.array([[13.0, 14.0, 15.0, 16.0, 17.0, 18.0], [400.0] * 6])

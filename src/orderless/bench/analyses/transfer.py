@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from orderless.bench.config import CellConfig, frozen
+from orderless.bench.datasets.catalogue import LONG_TERM_SETS
+from orderless.bench.datasets.readers import LongSeries, long_term
 from orderless.bench.models.forecasts import errors_of_windows, fit, pose
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.tables import long_term_table
-from orderless.data.benchmark_sets import LongSeries, long_term
-from orderless.data.catalogue import LONG_TERM_SETS
 from orderless.errors import SettingError
 
 NAME = "transfer"

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from orderless import Forecaster
 from orderless.bench.config import frozen, training_of
+from orderless.bench.datasets.readers import LongSeries
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.dlinear import DLinear
 from orderless.bench.models.peers import PEERS, peer_builder
@@ -22,7 +23,6 @@ from orderless.bench.protocols.long_term_rules import (
     target_span,
 )
 from orderless.data import Series
-from orderless.data.benchmark_sets import LongSeries
 from orderless.errors import SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from orderless.bench.datasets.readers import Borders
 from orderless.bench.protocols import PAPER, check_protocol
 from orderless.data import fit_scaler
-from orderless.data.benchmark_sets import Borders
 from orderless.errors import DataError
 
 PAPER_TEST_BATCH = 512

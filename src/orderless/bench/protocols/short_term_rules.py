@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orderless.bench.datasets.catalogue import M4_GROUPS
 from orderless.bench.protocols import PAPER, check_protocol
-from orderless.data.catalogue import M4_GROUPS
 from orderless.metrics import mase, owa, smape
 
 OTHERS = ("Weekly", "Daily", "Hourly")

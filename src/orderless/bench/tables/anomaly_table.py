@@ -7,6 +7,8 @@ import numpy as np
 
 from orderless import Detector
 from orderless.bench.config import CellConfig, frozen, training_of
+from orderless.bench.datasets.catalogue import ANOMALY_SETS
+from orderless.bench.datasets.readers import Monitored, MonitoredSet, anomaly
 from orderless.bench.models.detectors import (
     Score,
     fit_pca,
@@ -26,8 +28,6 @@ from orderless.bench.protocols.anomaly_rules import (
 )
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
-from orderless.data.benchmark_sets import Monitored, MonitoredSet, anomaly
-from orderless.data.catalogue import ANOMALY_SETS
 from orderless.errors import SettingError
 from orderless.estimators.report import MODEL as OURS
 

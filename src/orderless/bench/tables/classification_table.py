@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
+from orderless.bench.datasets.catalogue import CATALOGUE, CLASSIFICATION
+from orderless.bench.datasets.readers import uea
 from orderless.bench.models.chosen_epoch import GivenCasesChooseEpoch
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
 from orderless.bench.models.rocket import CLASSES, fit_rocket, predict_rocket
@@ -10,8 +12,6 @@ from orderless.bench.protocols import PAPER
 from orderless.bench.protocols.classification_rules import scale_cases, selection_cases
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
-from orderless.data.benchmark_sets import uea
-from orderless.data.catalogue import CATALOGUE, CLASSIFICATION
 from orderless.estimators.report import MODEL as OURS
 from orderless.metrics import accuracy
 

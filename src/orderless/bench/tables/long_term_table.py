@@ -3,12 +3,12 @@
 from collections.abc import Hashable, Sequence
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
+from orderless.bench.datasets.catalogue import LONG_TERM_SETS
+from orderless.bench.datasets.readers import long_term
 from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
 from orderless.bench.models.peers import PEERS
 from orderless.bench.protocols.long_term_rules import choose_look_back, scored_windows
 from orderless.bench.records import Outcome, SeedResult
-from orderless.data.benchmark_sets import long_term
-from orderless.data.catalogue import LONG_TERM_SETS
 
 NAME = "long-term"
 HORIZONS = (96, 192, 336, 720)

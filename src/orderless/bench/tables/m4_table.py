@@ -7,6 +7,8 @@ import numpy as np
 import torch
 
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, training_of
+from orderless.bench.datasets.catalogue import M4_GROUPS
+from orderless.bench.datasets.readers import ShortSeries, m4_group, naive2_forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch
 from orderless.bench.protocols.short_term_rules import (
     Scores,
@@ -16,8 +18,6 @@ from orderless.bench.protocols.short_term_rules import (
 )
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
-from orderless.data.benchmark_sets import ShortSeries, m4_group, naive2_forecasts
-from orderless.data.catalogue import M4_GROUPS
 from orderless.errors import DataError, SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
 from orderless.estimators.report import MODEL as OURS

@@ -1,15 +1,14 @@
 """The public benchmark sets: where each lies, whose it is, how it is split, and what to mind.
 
-This file holds facts. `orderless.data.download` fetches the files, `orderless.data.benchmark_sets`
-reads them. The data folder is the one named by the environment variable ORDERLESS_DATA, or a folder
-in the user's cache.
+This file holds facts; `download` fetches the files and `readers` reads them. The data folder is the
+one named by the environment variable ORDERLESS_DATA, or a folder in the user's cache.
 """
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from orderless.data.checksums import CHECKSUMS
+from orderless.bench.datasets.checksums import CHECKSUMS
 from orderless.errors import DataError
 
 LONG_TERM, SHORT_TERM = "long-term", "short-term"

@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from orderless.bench.datasets import catalogue, download
+from orderless.bench.datasets.catalogue import Entry, Original, find_entry
+from orderless.bench.datasets.checksums import CHECKSUMS
+from orderless.bench.datasets.download import digest, fetch, get
 from orderless.cli import main
-from orderless.data import catalogue, download
-from orderless.data.catalogue import Entry, Original, find_entry
-from orderless.data.checksums import CHECKSUMS
-from orderless.data.download import digest, fetch, get
 from orderless.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 40

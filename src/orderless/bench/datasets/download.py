@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from orderless.data.catalogue import Entry, data_folder
+from orderless.bench.datasets.catalogue import Entry, data_folder
 from orderless.errors import DownloadError
 
 BLOCK = 1 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import narwhals as nw
 import numpy as np
 
-from orderless.data.catalogue import (
+from orderless.bench.datasets.catalogue import (
     ANOMALY,
     CLASSIFICATION,
     LONG_TERM,
@@ -24,8 +24,8 @@ from orderless.data.catalogue import (
     files_there,
     find_entry,
 )
+from orderless.bench.datasets.packing import copy_files, origin, read_rows, write_rows
 from orderless.data.files import read_table
-from orderless.data.packing import copy_files, origin, read_rows, write_rows
 from orderless.data.ts_files import read_ts
 from orderless.errors import DataError
 

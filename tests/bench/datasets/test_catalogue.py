@@ -5,9 +5,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orderless.cli import main
-from orderless.data import benchmark_sets, csv_files
-from orderless.data.catalogue import (
+from orderless.bench.datasets import readers
+from orderless.bench.datasets.catalogue import (
     ANOMALY_SETS,
     CATALOGUE,
     LONG_TERM_SETS,
@@ -17,6 +16,8 @@ from orderless.data.catalogue import (
     files_there,
     find_entry,
 )
+from orderless.cli import main
+from orderless.data import csv_files
 from orderless.errors import DataError
 
 
@@ -80,19 +81,19 @@ def test_the_folder_is_the_named_one_or_the_cache(monkeypatch, tmp_path):
 
 def test_a_set_that_is_not_there_is_an_error_that_says_how_to_get_it(folder):
     with pytest.raises(DataError, match="orderless data get ETTh1"):
-        benchmark_sets.long_term("ETTh1")
+        readers.long_term("ETTh1")
     with pytest.raises(DataError, match="iTrust"):
-        benchmark_sets.anomaly("SWaT")
+        readers.anomaly("SWaT")
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_the_prepared_and_the_original_file_of_a_long_series_read_alike(folder, ending):
     write_long(folder / "ltsf" / f"ETTh1.{ending}", 7, 14_500)
-    series = benchmark_sets.long_term("ETTh1")
+    series = readers.long_term("ETTh1")
     assert series.values.shape == (7, 14_500)
     assert (series.values[:, 3] == 3 + np.arange(7)).all()
     assert series.variables == tuple(f"v{i}" for i in range(7))
-    assert series.borders == benchmark_sets.Borders(8640, 11520, 14400)
+    assert series.borders == readers.Borders(8640, 11520, 14400)
     assert series.season == 24
     assert series.checksum.startswith("sha256:")
 
@@ -100,13 +101,13 @@ def test_the_prepared_and_the_original_file_of_a_long_series_read_alike(folder, 
 def test_originals_are_read_without_a_frame_library(folder, monkeypatch):
     monkeypatch.setattr(csv_files, "find_spec", lambda name: None)
     write_long(folder / "ltsf" / "ETTh1.csv", 7, 14_500)
-    series = benchmark_sets.long_term("ETTh1")
+    series = readers.long_term("ETTh1")
     assert series.variables == tuple(f"v{i}" for i in range(7))
     assert (series.values[:, 3] == 3 + np.arange(7)).all()
     (folder / "m4" / "Yearly-train.csv").write_text('"V1","V2","V3"\n"Y1",1,2.5\n"Y2",4,\n')
     steps = ",".join(f"V{i}" for i in range(2, 8))
     (folder / "m4" / "Yearly-test.csv").write_text(f"V1,{steps}\nY1,1,1,1,1,1,1\nY2,2,2,2,2,2,2\n")
-    group = benchmark_sets.m4_group("Yearly")
+    group = readers.m4_group("Yearly")
     assert group.ids == ("Y1", "Y2")
     assert [one.tolist() for one in group.history] == [[1, 2.5], [4]]
     (folder / "anomaly" / "PSM").mkdir()
@@ -115,7 +116,7 @@ def test_originals_are_read_without_a_frame_library(folder, monkeypatch):
     for part in ("train", "test"):
         (folder / "anomaly" / "PSM" / f"{part}.csv").write_text(rows)
     (folder / "anomaly" / "PSM" / "test_label.csv").write_text("timestamp,label\n0,0\n1,1\n")
-    (system,) = benchmark_sets.anomaly("PSM").systems
+    (system,) = readers.anomaly("PSM").systems
     assert system.train.tolist() == [[1.5] * 25, [0.0] * 25]
     assert system.labels.tolist() == [False, True]
 
@@ -123,26 +124,26 @@ def test_originals_are_read_without_a_frame_library(folder, monkeypatch):
 def test_an_extract_is_not_taken_for_the_set(folder):
     write_long(folder / "ltsf" / "electricity.parquet", 6, 100)
     with pytest.raises(DataError, match="6 variables instead of 321"):
-        benchmark_sets.long_term("Electricity")
+        readers.long_term("Electricity")
 
 
 def test_a_file_cut_short_is_refused():
     with pytest.raises(DataError, match="cut short"):
-        benchmark_sets.find_borders("ETTm1", 57_599)
+        readers.find_borders("ETTm1", 57_599)
 
 
 def test_other_sets_are_split_by_shares_that_are_rounded_down():
-    assert benchmark_sets.find_borders("Exchange", 7588) == benchmark_sets.Borders(5311, 6071, 7588)
+    assert readers.find_borders("Exchange", 7588) == readers.Borders(5311, 6071, 7588)
 
 
 def test_missing_readings_of_weather_are_nan_unless_the_benchmark_is_asked_for(folder):
     broken = np.arange(50.0)
     broken[7] = -9999.0
     write_long(folder / "ltsf" / "weather.parquet", 21, 50, v20=broken)
-    read = benchmark_sets.long_term("Weather").values
+    read = readers.long_term("Weather").values
     assert np.isnan(read[20, 7])
     assert np.isnan(read).sum() == 1
-    kept = benchmark_sets.long_term("Weather", keep_missing_readings=True).values
+    kept = readers.long_term("Weather", keep_missing_readings=True).values
     assert kept[20, 7] == -9999.0
 
 
@@ -160,8 +161,8 @@ def test_m4_series_of_different_length_are_read(folder, ending):
             columns = {"V1": ["Y1", "Y2"]}
             columns |= {f"V{i + 2}": [row[i] for row in padded] for i in range(longest)}
             pl.DataFrame(columns).write_csv(path)
-    group = benchmark_sets.m4_group("Yearly")
-    assert benchmark_sets.m4_group("yearly").name == group.name == "M4-Yearly"
+    group = readers.m4_group("Yearly")
+    assert readers.m4_group("yearly").name == group.name == "M4-Yearly"
     assert group.ids == ("Y1", "Y2")
     assert [one.tolist() for one in group.history] == history
     assert group.future.tolist() == future
@@ -173,24 +174,24 @@ def test_m4_files_that_name_different_series_are_refused(folder):
         frame = pl.DataFrame({"id": [name], "values": [[1.0] * 6]})
         frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
     with pytest.raises(DataError, match="same series"):
-        benchmark_sets.m4_group("Yearly")
+        readers.m4_group("Yearly")
 
 
 def test_naive2_is_that_of_the_group(folder):
     for part in ("train", "test"):
         frame = pl.DataFrame({"id": ["Y1"], "values": [[1.0] * 6]})
         frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
-    assert benchmark_sets.naive2_forecasts("Yearly") is None
+    assert readers.naive2_forecasts("Yearly") is None
     path = folder / "m4" / "naive2.parquet"
     pl.DataFrame({"id": ["Y1", "Q1"], "values": [[2.0] * 6, [3.0] * 8]}).write_parquet(path)
-    assert benchmark_sets.naive2_forecasts("Yearly").tolist() == [[2.0] * 6]
+    assert readers.naive2_forecasts("Yearly").tolist() == [[2.0] * 6]
     for part in ("train", "test"):
         frame = pl.DataFrame({"id": ["Y1", "Y2"], "values": [[1.0] * 6] * 2})
         frame.write_parquet(folder / "m4" / f"Yearly-{part}.parquet")
     with pytest.raises(DataError, match="no forecast of series Y2"):
-        benchmark_sets.naive2_forecasts("Yearly")
+        readers.naive2_forecasts("Yearly")
     pl.DataFrame({"id": ["Y2", "Y1"], "values": [[2.0] * 6, [1.0] * 6]}).write_parquet(path)
-    assert benchmark_sets.naive2_forecasts("Yearly")[:, 0].tolist() == [1.0, 2.0]
+    assert readers.naive2_forecasts("Yearly")[:, 0].tolist() == [1.0, 2.0]
 
 
 def test_short_cases_are_padded_with_nan_in_both_layouts(folder):
@@ -200,7 +201,7 @@ def test_short_cases_are_padded_with_nan_in_both_layouts(folder):
         for part, cases in (("TRAIN", train), ("TEST", test)):
             write_ts(folder / "one.ts", cases)
             archive.write(folder / "one.ts", f"Handwriting_{part}.ts")
-    original = benchmark_sets.uea("Handwriting")
+    original = readers.uea("Handwriting")
     assert original.train.shape == (2, 3, 4)
     assert np.isnan(original.train[1, 0]).tolist() == [False, False, True, True]
     assert original.train_labels.tolist() == ["a", "b"]
@@ -211,7 +212,7 @@ def test_short_cases_are_padded_with_nan_in_both_layouts(folder):
         X_test=original.test,
         y_test=original.test_labels,
     )
-    prepared = benchmark_sets.uea("Handwriting")
+    prepared = readers.uea("Handwriting")
     np.testing.assert_array_equal(prepared.train, original.train)
     np.testing.assert_array_equal(prepared.test, original.test)
 
@@ -224,11 +225,11 @@ def save_monitored(path, variables, rows=10):
 
 def test_a_part_of_the_machines_says_so(folder, capsys):
     save_monitored(folder / "anomaly" / "SMD" / "machine-1-2.npz", 38)
-    assert benchmark_sets.anomaly("SMD").note == "1 of 28 machines"
+    assert readers.anomaly("SMD").note == "1 of 28 machines"
     assert main(["data", "list"]) == 0
     assert re.search("SMD +1 of 28", capsys.readouterr().out)
     save_monitored(folder / "anomaly" / "SMD" / "machine-1-3.npz", 38)
-    machines = benchmark_sets.anomaly("SMD")
+    machines = readers.anomaly("SMD")
     assert [system.name for system in machines.systems] == ["machine-1-2", "machine-1-3"]
     assert machines.note == "2 of 28 machines"
     assert machines.systems[0].labels.tolist() == [False, True] * 5
@@ -238,7 +239,7 @@ def test_labels_of_another_length_are_refused(folder):
     values = np.zeros((10, 55), np.float32)
     np.savez(folder / "anomaly" / "MSL.npz", train=values, test=values, label=np.zeros(9))
     with pytest.raises(DataError, match="10 test rows and 9 labels"):
-        benchmark_sets.anomaly("MSL")
+        readers.anomaly("MSL")
 
 
 def test_originals_of_anomaly_sets_are_read(folder):
@@ -247,10 +248,10 @@ def test_originals_of_anomaly_sets_are_read(folder):
         for part in ("train", "test"):
             np.save(folder / "anomaly" / name / f"{name}_{part}.npy", np.ones((4, variables)))
         np.save(folder / "anomaly" / name / f"{name}_test_label.npy", np.array([0, 1, 1, 0]))
-        (system,) = benchmark_sets.anomaly(name).systems
+        (system,) = readers.anomaly(name).systems
         assert system.labels.tolist() == [False, True, True, False]
-    assert benchmark_sets.anomaly("SMAP").note == ""
-    assert benchmark_sets.anomaly("SMD").note == "28 machines joined to one series by its publisher"
+    assert readers.anomaly("SMAP").note == ""
+    assert readers.anomaly("SMD").note == "28 machines joined to one series by its publisher"
     (folder / "anomaly" / "PSM").mkdir()
     for part in ("train", "test"):
         columns = {"timestamp": [0, 1]} | {f"v{i}": [1.0, None] for i in range(25)}
@@ -258,7 +259,7 @@ def test_originals_of_anomaly_sets_are_read(folder):
     pl.DataFrame({"timestamp": [0, 1], "label": [0, 1]}).write_csv(
         folder / "anomaly" / "PSM" / "test_label.csv"
     )
-    (system,) = benchmark_sets.anomaly("PSM").systems
+    (system,) = readers.anomaly("PSM").systems
     assert system.train.tolist() == [[1.0] * 25, [0.0] * 25]
     assert system.labels.tolist() == [False, True]
 
@@ -266,16 +267,16 @@ def test_originals_of_anomaly_sets_are_read(folder):
 def test_the_checksum_follows_the_contents(folder):
     path = folder / "anomaly" / "SMD" / "machine-1-2.npz"
     save_monitored(path, 38)
-    before = benchmark_sets.anomaly("SMD").checksum
+    before = readers.anomaly("SMD").checksum
     save_monitored(path, 38, rows=11)
-    after = benchmark_sets.anomaly("SMD").checksum
+    after = readers.anomaly("SMD").checksum
     save_monitored(folder / "anomaly" / "SMD" / "machine-1-3.npz", 38)
-    assert len({before, after, benchmark_sets.anomaly("SMD").checksum}) == 3
+    assert len({before, after, readers.anomaly("SMD").checksum}) == 3
 
 
 def test_a_set_of_the_wrong_task_is_refused(folder):
     with pytest.raises(DataError, match="anomaly"):
-        benchmark_sets.long_term("SMD")
+        readers.long_term("SMD")
 
 
 def test_list_shows_every_set_and_what_is_here(folder, capsys):
@@ -310,19 +311,19 @@ def test_a_packed_set_needs_no_frame_library_and_gives_the_same_figures(
     names = ("Exchange", "M4-Weekly", "MSL")
     assert main(["data", "pack", *names, "--to", str(tmp_path / "packed")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
-    before = [benchmark_sets.long_term("Exchange"), benchmark_sets.m4_group("Weekly")]
-    naive2 = benchmark_sets.naive2_forecasts("Weekly")
+    before = [readers.long_term("Exchange"), readers.m4_group("Weekly")]
+    naive2 = readers.naive2_forecasts("Weekly")
     monkeypatch.setenv("ORDERLESS_DATA", str(tmp_path / "packed"))
-    monkeypatch.setattr(benchmark_sets, "read_table", None)
-    after = [benchmark_sets.long_term("Exchange"), benchmark_sets.m4_group("Weekly")]
+    monkeypatch.setattr(readers, "read_table", None)
+    after = [readers.long_term("Exchange"), readers.m4_group("Weekly")]
     np.testing.assert_array_equal(before[0].values, after[0].values)
     np.testing.assert_array_equal(before[1].future, after[1].future)
     for one, two in zip(before[1].history, after[1].history, strict=True):
         np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(naive2, benchmark_sets.naive2_forecasts("Weekly"))
+    np.testing.assert_array_equal(naive2, readers.naive2_forecasts("Weekly"))
     assert [one.checksum for one in before] == [one.checksum for one in after]
     assert before[0].variables == after[0].variables
-    assert benchmark_sets.anomaly("MSL").systems[0].train.shape[1] == 55
+    assert readers.anomaly("MSL").systems[0].train.shape[1] == 55
 
 
 def test_packing_says_what_it_lacks(folder, capsys):

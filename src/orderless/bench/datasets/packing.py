@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from orderless.data.catalogue import Entry, data_folder, files_there
-from orderless.data.download import digest
+from orderless.bench.datasets.catalogue import Entry, data_folder, files_there
+from orderless.bench.datasets.download import digest
 from orderless.errors import DataError
 
 

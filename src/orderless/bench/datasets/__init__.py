@@ -1,0 +1,1 @@
+"""The public benchmark sets: a catalogue, downloads, and readers that give arrays."""
