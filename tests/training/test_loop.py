@@ -285,7 +285,7 @@ def test_a_place_that_takes_no_checkpoint_is_found_before_the_work(tmp_path):
     task = Toy()
     task.loss = task.score = None
     for place in (tmp_path / "file", tmp_path / "file" / "state"):
-        with pytest.raises(ModelFileError, match=r"cannot be written to .*Give another"):
+        with pytest.raises(ModelFileError, match="checkpoint"):
             train(task, settings(checkpoint=place))
 
 

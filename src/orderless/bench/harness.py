@@ -14,7 +14,7 @@ from orderless.bench.config import CellConfig
 from orderless.bench.records import find_result, path_of
 from orderless.bench.workers import run_side_by_side
 from orderless.errors import SettingError
-from orderless.training.checkpoints import make_folder
+from orderless.io import make_folder
 
 Say = Callable[[str], None]
 

@@ -15,7 +15,7 @@ from typing import Any
 from orderless import __version__
 from orderless.bench.config import CellConfig
 from orderless.errors import DataError
-from orderless.training.checkpoints import write_atomically
+from orderless.io import write_file
 
 PACKAGES = ("torch", "numpy", "triton", "aeon", "neuralforecast")
 
@@ -82,7 +82,7 @@ def write_result(config: CellConfig, outcome: Outcome, folder: Path) -> Path:
         "machine": describe_machine(),
     }
     path = path_of(config, folder)
-    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    write_file(path, (json.dumps(record, indent=1) + "\n").encode())
     return path
 
 

@@ -8,6 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from orderless.io import check_destination, write_file
+
 OUTPUTS = ("out", "json", "plot", "picture")
 INPUTS = {"data": "the data", "config": "--config"}
 PARTS = ("config.json", "model.safetensors", "README.md")
@@ -19,7 +21,6 @@ def check_places(arguments: argparse.Namespace) -> None:
 
     Asked before there is something to lose.
     """
-    from orderless.data.destinations import check_destination
     from orderless.data.files import TABLES
 
     if getattr(arguments, "out", None) is not None:
@@ -36,9 +37,7 @@ def check_places(arguments: argparse.Namespace) -> None:
 
 def write_record(record: Any, path: Path) -> None:
     """Write a record as JSON, which has no NaN and no infinity: they become null."""
-    from orderless.training.checkpoints import write_atomically
-
-    write_atomically(path, json.dumps(_plain(record), indent=2, allow_nan=False).encode())
+    write_file(path, json.dumps(_plain(record), indent=2, allow_nan=False).encode())
 
 
 def _check_apart(arguments: argparse.Namespace) -> None:

@@ -16,8 +16,8 @@ import narwhals as nw
 import numpy as np
 
 from orderless.data.csv_files import read_csv
-from orderless.data.destinations import check_destination, whole_file
 from orderless.errors import DataError
+from orderless.io import check_destination, whole_file
 
 # What pandas calls the one level of an index without a name in parquet. It comes last.
 NAMELESS_INDEX = "__index_level_0__"

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orderless.data import Form, Frequency, Panel, System
-from orderless.data.destinations import check_destination, whole_file
 from orderless.errors import DataError
+from orderless.io import check_destination, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

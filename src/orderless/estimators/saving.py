@@ -20,7 +20,7 @@ from safetensors.torch import save as save_tensors
 import orderless
 from orderless.errors import DtypeError, ModelFileError, SettingError
 from orderless.estimators.base import Estimator, choose_device
-from orderless.training.checkpoints import write_atomically
+from orderless.io import write_file
 
 FORMAT = "orderless-model"
 VERSION = 1
@@ -45,15 +45,17 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
     config["sha256"] = _digest(config)
     text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
     check_folder(folder)
-    try:
-        write_atomically(folder / WEIGHTS, weights)
-        write_atomically(folder / CARD, _card(config).encode())
-        write_atomically(folder / CONFIG, text.encode())
-    except OSError as error:
-        raise ModelFileError(
-            f"The model cannot be written to {folder}: {error.strerror}. Make room, or name "
-            "another folder."
-        ) from error
+    for name, content in (
+        (WEIGHTS, weights),
+        (CARD, _card(config).encode()),
+        (CONFIG, text.encode()),
+    ):
+        write_file(
+            folder / name,
+            content,
+            error=ModelFileError,
+            advice="Name another folder, or make room.",
+        )
 
 
 def check_folder(folder: Path) -> None:

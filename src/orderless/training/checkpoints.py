@@ -5,10 +5,6 @@ happens to the writer. Nothing in it is ever executed.
 """
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -16,40 +12,11 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orderless.errors import ModelFileError
+from orderless.io import write_file
 
 FILE_NAME = "checkpoint.safetensors"
 FORMAT = "orderless-checkpoint-1"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace the file as a whole, durably: temporary file, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def make_folder(folder: Path) -> None:
-    """Make the folder, and see that it can be written to, before there is work to lose.
-
-    The system is asked by trying: what it says of permissions is not all that it may refuse. What
-    it refuses is an OSError.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        pass
+ADVICE = "Give another folder as checkpoint, or make room."
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
@@ -59,20 +26,9 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, o
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
     }
     header = {"format": FORMAT, "facts": json.dumps(facts)}
-    with refusal_in_words(folder):
-        write_atomically(folder / FILE_NAME, save(whole, metadata=header))
-
-
-@contextmanager
-def refusal_in_words(folder: Path) -> Iterator[None]:
-    """What the system refuses in here was the state of a run in this folder."""
-    try:
-        yield
-    except OSError as error:
-        raise ModelFileError(
-            f"The state of the run cannot be written to {folder}: {error.strerror}. Give another "
-            "folder as checkpoint."
-        ) from error
+    write_file(
+        folder / FILE_NAME, save(whole, metadata=header), error=ModelFileError, advice=ADVICE
+    )
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:

@@ -19,13 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from orderless.errors import DtypeError, ModelFileError
+from orderless.io import in_words, make_folder
 from orderless.training.averaging import WeightAverage
-from orderless.training.checkpoints import (
-    load_checkpoint,
-    make_folder,
-    refusal_in_words,
-    save_checkpoint,
-)
+from orderless.training.checkpoints import ADVICE, load_checkpoint, save_checkpoint
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
 from orderless.training.progress import Progress
@@ -269,7 +265,7 @@ class _Run:
     def make_place(self) -> None:
         """See that the state can be written, if there is going to be one, before the work."""
         if self.folder is not None and self.total_steps and not self.at.stopped:
-            with refusal_in_words(self.folder):
+            with in_words(self.folder, ModelFileError, ADVICE):
                 make_folder(self.folder)
 
     def checkpoint(self) -> None:

@@ -7,7 +7,7 @@ from orderless.bench.protocols import PROTOCOLS
 from orderless.bench.registry import ANALYSES, TABLES
 from orderless.bench.report.markdown import write_markdown
 from orderless.bench.report.page import write_page
-from orderless.training.checkpoints import write_atomically
+from orderless.io import write_file
 
 
 def write_report(results: Path) -> list[Path]:
@@ -20,5 +20,5 @@ def write_report(results: Path) -> list[Path]:
     ]
     texts = {"report.md": write_markdown(grids), "report.html": write_page(grids)}
     for name, text in texts.items():
-        write_atomically(results / name, text.encode())
+        write_file(results / name, text.encode())
     return [results / name for name in texts]
