@@ -10,10 +10,9 @@ from orderless.bench.golden import NAME as GOLDEN
 from orderless.bench.golden import golden_figures
 from orderless.bench.protocols import PROTOCOLS
 from orderless.bench.records import CellResult, path_of, read_result
-from orderless.bench.registry import ANALYSES, TABLES
+from orderless.bench.registry import ALL
 
 RESULTS = Path(__file__).parents[2] / "results"
-ALL = TABLES | ANALYSES
 
 
 def cells_of(name: str) -> dict[str, CellConfig]:

@@ -1,32 +1,26 @@
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 from bench_data import write_cases, write_exchange
 
 from orderless.bench import records
-from orderless.bench.grid import Grid, build_grid, rank
+from orderless.bench.grid import Figure, Grid, Row, build_grid, rank
 from orderless.bench.published import THE_PAPER
 from orderless.bench.records import Outcome, SeedResult, write_result
-from orderless.bench.registry import (
-    ACCURACY,
-    ANALYSES,
-    DRIFT,
-    MAE,
-    MSE,
-    OPERATIONS,
-    OWA,
-    POINT_ADJUSTED,
-    SMAPE,
-    TABLES,
-    find_table,
-)
-from orderless.bench.report import write_report
-from orderless.bench.report.explanations import ABOUT, explain
-from orderless.bench.report.overview import standings
+from orderless.bench.registry import ALL, ANALYSES, TABLES, find_table
+from orderless.bench.report import HTML, MARKDOWN, notes, overview, remarks, write_report
 from orderless.bench.report.plots import draw
-from orderless.bench.report.words import notes, remarks, words_of
-from orderless.bench.rows import Figure, Row
+from orderless.bench.tables import anomaly_table, classification_table, long_term_table, m4_table
 from orderless.cli import main
+
+MSE, MAE = long_term_table.METRICS
+SMAPE, _, OWA = m4_table.METRICS
+(ACCURACY,) = classification_table.TABLE.metrics["fair"]
+POINT_ADJUSTED = anomaly_table.FIGURES["paper"]
+DRIFT = ANALYSES["ordering"].metrics["fair"][-1]
+OPERATIONS = ANALYSES["flops"].metrics["fair"]
 
 
 def write(results, table, dataset, model, protocol, *values, setting="all", note=""):
@@ -42,6 +36,10 @@ def with_columns(table, *models):
     return replace(find_table(table), models=models)
 
 
+def pages(results):
+    return [write_report(results, name).read_text() for name in (MARKDOWN, HTML)]
+
+
 def row(grid, label):
     (found,) = [row for row in grid.rows if row.label == label]
     return found
@@ -53,14 +51,14 @@ def test_equals_share_their_places():
         Row("two", {"a": Figure(0.5), "b": Figure(0.2), "c": Figure(None)}),
         Row("mean", {"a": Figure(0.0), "b": Figure(1.0), "c": Figure(1.0)}, summary=True),
     ]
-    ranks, firsts = rank(rows, MSE)
+    ranks, firsts = rank(rows, MSE, "abc")
     assert ranks == {"a": (1.5 + 2) / 2, "b": (1.5 + 1) / 2, "c": 3}
     assert firsts == {"a": 1, "b": 2, "c": 0}
 
 
 def test_higher_may_be_better():
     rows = [Row("one", {"a": Figure(80.0), "b": Figure(90.0)})]
-    assert rank(rows, ACCURACY)[0] == {"a": 2, "b": 1}
+    assert rank(rows, ACCURACY, "ab")[0] == {"a": 2, "b": 1}
     grid = Grid(with_columns("m4", "a", "b"), "fair", ACCURACY, tuple(rows))
     assert grid.best(rows[0]) == {"b"}
 
@@ -91,10 +89,10 @@ def test_an_average_needs_all_of_its_rows(folder, tmp_path):
     assert row(grid, "ETTh1 average").figures["naive"].value == 2.5
 
 
-def test_seeds_are_averaged_and_their_spread_is_shown(folder, tmp_path):
+def test_seeds_are_averaged_and_their_deviation_is_shown(folder, tmp_path):
     write(tmp_path, "classification", "BasicMotions", "ridge", "fair", 90.0, 92.0)
     grid = build_grid(TABLES["classification"], "fair", ACCURACY, tmp_path)
-    assert words_of(row(grid, "BasicMotions").figures["ridge"], ACCURACY) == "91.0 ± 1.4"
+    assert row(grid, "BasicMotions").figures["ridge"].text(ACCURACY) == "91.0 ± 1.4"
 
 
 def test_simulated_rows_compare_the_seeds_that_all_of_them_have(folder, tmp_path):
@@ -149,10 +147,10 @@ def test_the_average_of_the_sets_with_data_is_the_same_for_all_columns(folder, t
     assert row(grid, "average of the paper's 10").figures[THE_PAPER].value == 74.4
 
 
-def test_the_report_is_two_pages_that_need_no_other_file(folder, tmp_path):
+def test_the_page_needs_no_other_file(folder, tmp_path):
     write(tmp_path, "anomaly", "SMD", "PCA", "fair", 40.0, note="23 of 28 machines")
     write(tmp_path, "anomaly", "SMD", "random score", "fair", 20.0, note="23 of 28 machines")
-    markdown, page = (path.read_text() for path in write_report(tmp_path))
+    markdown, page = pages(tmp_path)
     assert "| SMD | no data here | **40.0*** | 20.0* |" in markdown
     assert "- SMD: 23 of 28 machines" in markdown
     assert "its precision and recall give 93.49" in markdown
@@ -166,14 +164,18 @@ def test_the_report_is_two_pages_that_need_no_other_file(folder, tmp_path):
 
 def test_the_same_results_give_the_same_pages(folder, tmp_path):
     write(tmp_path, "anomaly", "SMD", "PCA", "fair", 40.0)
-    first = [path.read_text() for path in write_report(tmp_path)]
-    assert first == [path.read_text() for path in write_report(tmp_path)]
+    assert pages(tmp_path) == pages(tmp_path)
 
 
 def test_the_command_writes_the_report(folder, tmp_path, capsys):
-    assert main(["bench", "report", "--results", str(tmp_path / "results")]) == 0
+    command = ["bench", "report", "--results", str(tmp_path / "results")]
+    assert main(command) == 0
+    assert [path.name for path in (tmp_path / "results").iterdir()] == ["report.md"]
+    assert main([*command, "--html"]) == 0
     assert (tmp_path / "results" / "report.html").is_file()
-    assert "report.md" in capsys.readouterr().out
+    assert capsys.readouterr().out.split() == [
+        str(tmp_path / "results" / n) for n in (MARKDOWN, HTML)
+    ]
 
 
 def test_a_result_of_other_seeds_is_still_shown(folder, tmp_path):
@@ -196,12 +198,12 @@ def test_a_difference_within_the_seeds_is_called_so(folder, tmp_path):
     grid = build_grid(ANALYSES["ablation"], "fair", MSE, tmp_path)
     line = row(grid, "ETTh1 96")
     assert line.figures["w/o long"].alike
-    assert words_of(line.figures["w/o long"], MSE) == "≈ 0.425 ± 0.010"
+    assert line.figures["w/o long"].text(MSE) == "≈ 0.425 ± 0.010"
     assert not line.figures["w/o short"].alike
     assert not line.figures["whole"].alike
     # A mean of four is known better than each: what was within the noise of one may not be here.
     average = row(grid, "ETTh1 average").figures["w/o long"]
-    assert average.spread == pytest.approx(0.005)
+    assert average.deviation == pytest.approx(0.005)
     assert not average.alike
     tally = remarks(grid)[-1]
     assert "within the noise of the seeds" in tally
@@ -241,8 +243,9 @@ def test_figures_of_other_data_stand_beside_ours_and_are_not_ranked(folder, tmp_
     assert not grid.ranks
     assert any("not ranked" in note for note in notes(grid))
     # Numbers of variables are an axis of its plot.
-    assert grid.against_numbers
-    assert "variables" in draw(grid)
+    write(tmp_path, "scaling", data, "1D SSM", "fair", 0.8, setting="128")
+    grid = build_grid(ANALYSES["scaling"], "fair", MAE, tmp_path)
+    assert ">variables<" in draw(grid)
 
 
 def test_a_peer_that_was_not_run_is_a_line_and_not_a_column(folder, tmp_path):
@@ -262,7 +265,7 @@ def test_budget_and_machine_are_said_below_the_table(folder, tmp_path):
 
 
 def test_a_drift_is_printed_with_its_power_of_ten_and_nobody_is_best():
-    assert words_of(Figure(1.2e-6), DRIFT) == "1.2e-06"
+    assert Figure(1.2e-6).text(DRIFT) == "1.2e-06"
     line = Row("permuted", {"a": Figure(1.2e-6), "b": Figure(1.21e-6), "c": Figure(3e-2)})
     grid = Grid(with_columns("ordering", "a", "b", "c"), "fair", DRIFT, (line, line))
     # One rounding is no better than another.
@@ -273,26 +276,26 @@ def test_a_drift_is_printed_with_its_power_of_ten_and_nobody_is_best():
 def test_a_figure_is_drawn_even_where_nothing_is_to_scale(folder, tmp_path):
     lone = Row("321 variables", {"a": Figure(3.0), "b": Figure(61.0)})
     grid = Grid(with_columns("flops", "a", "b"), "fair", OPERATIONS[0], (lone,))
-    assert "61.00" in draw(grid)
+    assert "<svg" in draw(grid)
     nothing = Row("as it comes", {"a": Figure(0.0), "b": Figure(None)})
     assert draw(replace(grid, rows=(nothing, nothing))) == ""
-    far = Row("far", {"a": Figure(1.0, spread=0.1, seeds=3), "b": Figure(9.0)})
-    assert "triangles" in draw(replace(grid, metric=MSE, rows=(far, far)))
-    near = Row("near", {"a": Figure(1.0, spread=0.1, seeds=3), "b": Figure(1.1)})
-    assert "triangles" not in draw(replace(grid, metric=MSE, rows=(near, near)))
+    far = Row("far", {"a": Figure(1.0, deviation=0.1, seeds=3), "b": Figure(9.0)})
+    assert "border" in draw(replace(grid, metric=MSE, rows=(far, far)))
+    near = Row("near", {"a": Figure(1.0, deviation=0.1, seeds=3), "b": Figure(1.1)})
+    assert "border" not in draw(replace(grid, metric=MSE, rows=(near, near)))
 
 
-def test_every_table_is_explained_under_every_protocol(folder, tmp_path):
-    for table in (*TABLES.values(), *ANALYSES.values()):
-        for protocol, metrics in table.metrics.items():
-            words = explain(build_grid(table, protocol, metrics[0], tmp_path))
-            assert words.startswith(ABOUT[table.name])
-            assert table.simulated or len(words) > len(ABOUT[table.name])
+def test_every_table_is_explained_and_those_with_data_under_every_protocol():
+    about = tomllib.loads((files("orderless.bench.report") / "tables.toml").read_text("utf-8"))
+    for name, table in ALL.items():
+        assert about[name].pop("about")
+        assert table.simulated or set(about[name]) == set(table.metrics)
+    assert set(about) == set(ALL)
 
 
 def test_what_is_true_of_a_table_is_said_once_for_all_its_metrics(folder, tmp_path):
     write(tmp_path, "m4", "M4-Yearly", "orderless", "paper", 13.0)
-    markdown, page = (path.read_text() for path in write_report(tmp_path))
+    markdown, page = pages(tmp_path)
     for text in (markdown, page):
         assert text.count("Trained for at most 8 epochs of 100 steps: orderless.") == 1
         assert text.count("The epoch was chosen by test SMAPE") == 1
@@ -317,19 +320,19 @@ def test_the_overview_compares_on_the_same_rows(folder, tmp_path):
         write(tmp_path, "long-term", "ETTh1", "orderless uncoupled", "paper", 0.1, setting=setting)
         write(tmp_path, "long-term", "ETTh1", "ridge", "paper", ridge, setting=setting)
     write(tmp_path, "long-term", "ETTh1", "naive", "paper", 0.0, setting="96")
-    (standing,) = standings([build_grid(TABLES["long-term"], "paper", MSE, tmp_path)])
+    (standing,) = overview([build_grid(TABLES["long-term"], "paper", MSE, tmp_path)])
     # Naive lacks a row, and what is ours too is no baseline; the paper has .365 and .407.
-    assert standing.entries[1:5] == ["2 rows", "0.380", "ridge 0.390", "0.386"]
-    assert not standings([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
-    assert "ridge 0.390" in write_report(tmp_path)[0].read_text()
+    assert standing[1:5] == ["2 rows", "0.380", "ridge 0.390", "0.386"]
+    assert not overview([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
+    assert "ridge 0.390" in write_report(tmp_path).read_text()
 
 
 def test_the_overview_compares_on_rows_that_the_paper_has(folder, tmp_path):
     for dataset, value in (("JapaneseVowels", 90.0), ("BasicMotions", 10.0)):
         write(tmp_path, "classification", dataset, "orderless", "paper", value)
         write(tmp_path, "classification", dataset, "ridge", "paper", value)
-    (standing,) = standings([build_grid(TABLES["classification"], "paper", ACCURACY, tmp_path)])
-    assert standing.entries[1:5] == ["1 row", "90.0", "ridge 90.0", "98.4"]
+    (standing,) = overview([build_grid(TABLES["classification"], "paper", ACCURACY, tmp_path)])
+    assert standing[1:5] == ["1 row", "90.0", "ridge 90.0", "98.4"]
 
 
 def test_the_overview_of_m4_is_the_mean_over_all_series(folder, tmp_path):
@@ -337,5 +340,5 @@ def test_the_overview_of_m4_is_the_mean_over_all_series(folder, tmp_path):
         value = 10.0 if group == "Monthly" else 0.0
         write(tmp_path, "m4", f"M4-{group}", "orderless", "paper", value)
         write(tmp_path, "m4", f"M4-{group}", "naive", "paper", 2 * value)
-    (standing,) = standings([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
-    assert standing.entries[1:5] == ["all series", "4.800", "naive 9.600", "11.686"]
+    (standing,) = overview([build_grid(TABLES["m4"], "paper", SMAPE, tmp_path)])
+    assert standing[1:5] == ["all series", "4.800", "naive 9.600", "11.686"]

@@ -87,11 +87,11 @@ def test_a_copy_that_is_told_its_commit_believes_it_and_not_its_own_history(monk
     assert describe_machine()["commit"] != "abc1234"
 
 
-def test_a_result_reads_back_with_mean_and_spread(tmp_path):
+def test_a_result_reads_back_with_mean_and_deviation(tmp_path):
     run_cells([CELL], run, tmp_path, say=quietly)
     result = find_result(CELL, tmp_path)
     assert result.mean("mse") == 0.5
-    assert result.spread("mse") == pytest.approx(0.5**0.5)
+    assert result.deviation("mse") == pytest.approx(0.5**0.5)
     assert result.note == "half of it"
 
 

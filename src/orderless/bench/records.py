@@ -61,7 +61,7 @@ class CellResult:
         """The mean over the seeds of a test metric."""
         return statistics.fmean(seed.test[metric] for seed in self.seeds)
 
-    def spread(self, metric: str) -> float | None:
+    def deviation(self, metric: str) -> float | None:
         """The standard deviation over the seeds; None with fewer than two."""
         values = [seed.test[metric] for seed in self.seeds]
         return statistics.stdev(values) if len(values) > 1 else None

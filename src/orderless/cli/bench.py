@@ -44,25 +44,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--again", action="store_true", help="run cells that have a result, too")
     parser.add_argument(
+        "--html", action="store_true", help="of `report`: one page with plots, not Markdown"
+    )
+    parser.add_argument(
         "--results", type=Path, default=Path("results"), metavar="FOLDER", help="default: results/"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """List tables or cells, run cells that have no result, write the report, or check."""
-    from orderless.bench.registry import ANALYSES, TABLES, find_table
+    from orderless.bench.registry import ALL, find_table
     from orderless.errors import SettingError
 
     if arguments.action == "report":
-        from orderless.bench.report import write_report
+        from orderless.bench.report import HTML, MARKDOWN, write_report
 
-        for path in write_report(arguments.results):
-            print(path)
+        print(write_report(arguments.results, HTML if arguments.html else MARKDOWN))
         return 0
     if arguments.action == "check":
         return _check(arguments)
     if arguments.action == "list" and not arguments.tables:
-        for table in (*TABLES.values(), *ANALYSES.values()):
+        for table in ALL.values():
             _print_state(table, arguments)
         return 0
     if not arguments.tables:

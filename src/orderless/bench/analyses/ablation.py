@@ -6,6 +6,7 @@ from typing import Any
 
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.records import Outcome
+from orderless.bench.table import Table
 from orderless.bench.tables import long_term_table
 
 NAME = "ablation"
@@ -52,3 +53,17 @@ def fit_of(config: CellConfig) -> Hashable:
 def run(config: CellConfig) -> Outcome:
     """As in the long-term table."""
     return long_term_table.run(replace(config, model="orderless"))
+
+
+TABLE = Table(
+    NAME,
+    "Ablation",
+    cells,
+    run,
+    tuple(VARIANTS),
+    long_term_table.TABLE.metrics,
+    setting="horizon",
+    reference=WHOLE,
+    comparable=False,
+    fit_of=fit_of,
+)

@@ -12,7 +12,9 @@ from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.layer_forecaster import LAYERS, build_forecaster
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.table import Metric, Table
 
 NAME = "efficiency"
 VARIABLES = (8, 16, 32, 64, 128, 256, 512)
@@ -65,3 +67,21 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
         seconds=round(sum(times), 3),
         peak_memory_bytes=peak_bytes(),
     )
+
+
+TABLE = Table(
+    NAME,
+    "Efficiency",
+    cells,
+    run,
+    LAYERS,
+    {
+        FAIR: (
+            Metric("seconds_an_epoch", "seconds an epoch", 2),
+            Metric("windows_a_second", "windows a second", 0, higher_is_better=True),
+        )
+    },
+    setting="variables",
+    simulated=True,
+    comparable=False,
+)

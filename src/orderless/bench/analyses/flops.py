@@ -16,7 +16,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import OF_TENSORS, peak_of_tensors
 from orderless.bench.models.peers import peer_builder
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.table import Metric, Table
 from orderless.nn import PRESETS, ForecastingNetwork
 
 NAME = "flops"
@@ -99,3 +101,23 @@ def _megabytes(work: Callable[[], None], module: nn.Module, x: Tensor) -> float:
     work()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     return peak_of_tensors(work, [x, *module.state_dict().values(), *gradients]) / 1e6
+
+
+TABLE = Table(
+    NAME,
+    "Operations and memory",
+    cells,
+    run,
+    MODELS,
+    {
+        FAIR: (
+            Metric("gigaflops", "GFLOPs of a forward pass", 2),
+            Metric("forward_megabytes", "peak MB of a forward pass", 1),
+            Metric("step_megabytes", "peak MB of a training step", 1),
+        )
+    },
+    setting="variables",
+    simulated=True,
+    peers=dict.fromkeys(PEERS, "neuralforecast"),
+    comparable=False,
+)

@@ -9,13 +9,22 @@ from dataclasses import replace
 
 import numpy as np
 
-from orderless.bench.analyses.simulated import DATA, checksum_of, run_layer, simulate
+from orderless.bench.analyses.simulated import (
+    DATA,
+    ERRORS,
+    STEPS,
+    checksum_of,
+    run_layer,
+    simulate,
+)
 from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
 from orderless.bench.models.layer_forecaster import LAYERS
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome
+from orderless.bench.table import Metric, Table
 
 NAME = "ordering"
-VARIABLES, STEPS, PERMUTATIONS = 64, 1000, 10
+VARIABLES, PERMUTATIONS = 64, 10
 AS_IT_COMES, PERMUTED = "as it comes", "permuted"
 TRAINING = {"context": 32, "horizon": 1, "epochs": 10, "batch_size": 32}
 SIZES = {"channels": 16, "states": 8}
@@ -60,3 +69,16 @@ def run(config: CellConfig) -> Outcome:
         drift = float(np.abs(forecast - expected[:, order]).max())
         results.append(replace(result, test={**result.test, "drift": drift}))
     return Outcome(tuple(results), checksum_of(plain))
+
+
+TABLE = Table(
+    NAME,
+    "Order of the variables",
+    cells,
+    run,
+    LAYERS,
+    {FAIR: (*ERRORS, Metric("drift", "largest change of a forecast", 1, False, True, True))},
+    setting="variables",
+    simulated=True,
+    comparable=False,
+)

@@ -9,7 +9,9 @@ from orderless.bench.analyses.timing import time_steps
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.memory import OF_TENSORS, peak_of_tensors
 from orderless.bench.models.layer_forecaster import OURS, build_layer
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.table import Metric, Table
 
 NAME = "pools"
 POOLS = ("mean", "sum", "attention")
@@ -55,3 +57,21 @@ def _run_seed(config: CellConfig, seed: int) -> SeedResult:
         "megabytes": peak / 1e6,
     }
     return SeedResult(seed, figures, seconds=round(sum(times), 3), peak_memory_bytes=peak)
+
+
+TABLE = Table(
+    NAME,
+    "Cost of a pool",
+    cells,
+    run,
+    POOLS,
+    {
+        FAIR: (
+            Metric("milliseconds_a_step", "ms a training step", 1),
+            Metric("megabytes", "peak MB of a training step", 1),
+        )
+    },
+    setting="variables",
+    simulated=True,
+    comparable=False,
+)

@@ -2,11 +2,20 @@
 
 from collections.abc import Sequence
 
-from orderless.bench.analyses.ordering import STEPS, TRAINING
-from orderless.bench.analyses.simulated import DATA, checksum_of, run_layer, simulate
+from orderless.bench.analyses.ordering import TRAINING
+from orderless.bench.analyses.simulated import (
+    DATA,
+    ERRORS,
+    STEPS,
+    checksum_of,
+    run_layer,
+    simulate,
+)
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.models.layer_forecaster import LAYERS
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome
+from orderless.bench.table import Table
 
 NAME = "scaling"
 PAPER_VARIABLES, MORE_VARIABLES = (16, 32, 64, 128, 256), (1024, 4096)
@@ -32,3 +41,16 @@ def run(config: CellConfig) -> Outcome:
         run_layer(config.model, values, seed, seed, config.settings)[0] for seed in config.seeds
     )
     return Outcome(tuple(results), checksum_of(values))
+
+
+TABLE = Table(
+    NAME,
+    "Number of variables",
+    cells,
+    run,
+    LAYERS,
+    {FAIR: ERRORS},
+    setting="variables",
+    simulated=True,
+    comparable=False,
+)

@@ -14,6 +14,7 @@ from orderless.bench.memory import peak_bytes, start_measuring
 from orderless.bench.models.layer_forecaster import build_forecaster
 from orderless.bench.models.window_task import WindowTask
 from orderless.bench.records import SeedResult
+from orderless.bench.table import Metric
 from orderless.data import Series, fit_scaler, window_starts
 from orderless.data.simulate import small_world_var
 from orderless.errors import SettingError
@@ -23,6 +24,12 @@ from orderless.training import TrainingConfig, train
 TRAIN, VALIDATION = 0.7, 0.8
 """Where training and validation end, as shares of the steps."""
 DATA = "VAR(1) on a small world"
+STEPS = 1000
+ERRORS = (
+    Metric("mae", "MAE", 4),
+    Metric("mape", "MAPE, as a share", 3),
+    Metric("seconds_an_epoch", "seconds an epoch", 3),
+)
 
 
 class TimedTask(WindowTask):

@@ -14,7 +14,9 @@ from orderless.bench.config import CellConfig, frozen
 from orderless.bench.datasets.catalogue import LONG_TERM_SETS
 from orderless.bench.datasets.readers import LongSeries, long_term
 from orderless.bench.models.forecasts import errors_of_windows, fit, pose
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.table import Metric, Table
 from orderless.bench.tables import long_term_table
 from orderless.errors import SettingError
 
@@ -86,3 +88,22 @@ def take(data: LongSeries, first: int) -> LongSeries:
         variables=tuple(data.variables[i] for i in index),
         checksum=f"{data.checksum}, every second variable from {first}",
     )
+
+
+TABLE = Table(
+    NAME,
+    "Transfer over variables",
+    cells,
+    run,
+    (HALF, ALL),
+    {
+        FAIR: (
+            Metric("mse_seen", f"MSE of the half that `{HALF}` has seen", 3),
+            Metric("mse_unseen", "MSE of the half that it has not seen", 3),
+            Metric("mse_all", "MSE of all variables together", 3),
+        )
+    },
+    setting="horizon",
+    reference=ALL,
+    fit_of=fit_of,
+)

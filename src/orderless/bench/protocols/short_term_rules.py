@@ -70,3 +70,8 @@ def owa_from_means(scores: Mapping[str, Scores]) -> float:
     mean = weighted_mean(scores)
     naive2 = weighted_mean({group: NAIVE2[group] for group in scores})
     return owa(mean.smape, mean.mase, naive2.smape, naive2.mase)
+
+
+def combined(scores: Mapping[str, Scores], metric: str) -> float:
+    """A metric of some groups together, in which every series counts once."""
+    return owa_from_means(scores) if metric == "owa" else getattr(weighted_mean(scores), metric)

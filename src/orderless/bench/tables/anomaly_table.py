@@ -16,7 +16,7 @@ from orderless.bench.models.detectors import (
     random_score,
     squared_error,
 )
-from orderless.bench.protocols import PAPER
+from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.protocols.anomaly_rules import (
     PAPER_SHARE,
     PAPER_STRIDE,
@@ -28,12 +28,29 @@ from orderless.bench.protocols.anomaly_rules import (
 )
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
+from orderless.bench.table import Metric, Table
 from orderless.errors import SettingError
 from orderless.estimators.report import MODEL as OURS
 
 NAME = "anomaly"
 MODELS = ("orderless", "PCA", "random score")
 BUDGET = {"epochs": 10, "steps": 60}
+FIGURES = {
+    FAIR: tuple(
+        Metric(name, f"{label} %", 1, higher_is_better=True)
+        for name, label in (
+            ("vus_pr", "VUS-PR"),
+            ("auc_pr", "AUC-PR"),
+            ("affiliation_f1", "affiliation F1"),
+            ("range_f1", "range F1"),
+            ("point_f1", "point F1"),
+        )
+    ),
+    PAPER: tuple(
+        Metric(f"point_adjusted_{part.lower()}", f"point-adjusted {part} %", 2, True)
+        for part in ("F1", "precision", "recall")
+    ),
+}
 SQUARED_ERROR = "squared error"
 """What the published code scores a moment by, the mean over the variables; ours has its own."""
 
@@ -132,3 +149,13 @@ def _join(data: MonitoredSet) -> Monitored:
         np.concatenate([system.test for system in data.systems]),
         np.concatenate([system.labels for system in data.systems]),
     )
+
+
+TABLE = Table(
+    NAME,
+    "Anomaly detection",
+    cells,
+    run,
+    MODELS,
+    FIGURES,
+)

@@ -8,10 +8,11 @@ from orderless.bench.datasets.readers import uea
 from orderless.bench.models.chosen_epoch import GivenCasesChooseEpoch
 from orderless.bench.models.classifiers import commonest_class, fit_ridge_classifier
 from orderless.bench.models.rocket import CLASSES, fit_rocket, predict_rocket
-from orderless.bench.protocols import PAPER
+from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.protocols.classification_rules import scale_cases, selection_cases
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
+from orderless.bench.table import Metric, Table
 from orderless.estimators.report import MODEL as OURS
 from orderless.metrics import accuracy
 
@@ -91,3 +92,14 @@ def run(config: CellConfig) -> Outcome:
         return SeedResult(seed, scores, validation, chosen, epochs)
 
     return Outcome(run_seeds(config.seeds, run_seed), data.checksum, data.note)
+
+
+TABLE = Table(
+    NAME,
+    "Classification on UEA",
+    cells,
+    run,
+    MODELS,
+    dict.fromkeys((FAIR, PAPER), (Metric("accuracy", "accuracy %", 1, higher_is_better=True),)),
+    peers=dict.fromkeys(CLASSES, "aeon"),
+)

@@ -7,8 +7,10 @@ from orderless.bench.datasets.catalogue import LONG_TERM_SETS
 from orderless.bench.datasets.readers import long_term
 from orderless.bench.models.forecasts import Fitted, Problem, errors_of_windows, fit, pose
 from orderless.bench.models.peers import PEERS
+from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.protocols.long_term_rules import choose_look_back, scored_windows
 from orderless.bench.records import Outcome, SeedResult
+from orderless.bench.table import Metric, Table
 
 NAME = "long-term"
 HORIZONS = (96, 192, 336, 720)
@@ -21,6 +23,7 @@ BUDGET = {"epochs": 8, "steps": 100}
 """That of our networks and of others."""
 DLINEAR_BUDGET = {"epochs": 20, "steps": 100}
 """Its steps cost next to nothing."""
+METRICS = (Metric("mse", "MSE", 3), Metric("mae", "MAE", 3))
 
 
 def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
@@ -106,3 +109,16 @@ def _score(problem: Problem, fitted: Fitted, part: str, protocol: str) -> dict[s
 
 def _mse(scores: dict[int, dict[str, float]]) -> dict[int, float]:
     return {look_back: one["mse"] for look_back, one in scores.items()}
+
+
+TABLE = Table(
+    NAME,
+    "Long-term forecasting",
+    cells,
+    run,
+    MODELS,
+    dict.fromkeys((FAIR, PAPER), METRICS),
+    setting="horizon",
+    peers=dict.fromkeys(PEERS, "neuralforecast"),
+    fit_of=fit_of,
+)

@@ -10,6 +10,7 @@ from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen, trai
 from orderless.bench.datasets.catalogue import M4_GROUPS
 from orderless.bench.datasets.readers import ShortSeries, m4_group, naive2_forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch
+from orderless.bench.protocols import FAIR, PAPER
 from orderless.bench.protocols.short_term_rules import (
     Scores,
     owa_from_means,
@@ -18,6 +19,7 @@ from orderless.bench.protocols.short_term_rules import (
 )
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
+from orderless.bench.table import Metric, Table
 from orderless.errors import DataError, SettingError
 from orderless.estimators.baselines import naive, seasonal_naive
 from orderless.estimators.report import MODEL as OURS
@@ -25,6 +27,7 @@ from orderless.estimators.report import MODEL as OURS
 NAME = "m4"
 MODELS = ("orderless", "naive", "seasonal naive", "naive2")
 BUDGET = {"epochs": 8, "steps": 100}
+METRICS = (Metric("smape", "SMAPE %", 3), Metric("mase", "MASE", 3), Metric("owa", "OWA", 3))
 
 
 @dataclass(frozen=True)
@@ -137,3 +140,14 @@ FORECASTS: dict[str, Callable[[str, ShortSeries, CellConfig, int], Forecasts]] =
     "seasonal naive": _seasonal_naive,
     "naive2": _naive2,
 }
+
+
+TABLE = Table(
+    NAME,
+    "Short-term forecasting on M4",
+    cells,
+    run,
+    MODELS,
+    dict.fromkeys((FAIR, PAPER), METRICS),
+    by_series=True,
+)
