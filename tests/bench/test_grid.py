@@ -173,9 +173,7 @@ def test_the_command_writes_the_report(folder, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "results").iterdir()] == ["report.md"]
     assert main([*command, "--html"]) == 0
     assert (tmp_path / "results" / "report.html").is_file()
-    assert capsys.readouterr().out.split() == [
-        str(tmp_path / "results" / n) for n in (MARKDOWN, HTML)
-    ]
+    assert "report.md" in capsys.readouterr().out
 
 
 def test_a_result_of_other_seeds_is_still_shown(folder, tmp_path):

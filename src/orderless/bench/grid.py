@@ -270,9 +270,10 @@ class _Figures:
         if column not in self.published.models:
             result = self.results[*place, column]
             return None if result is None else result.mean(metric)
-        if self.table.by_series and place[0].removeprefix("M4-") in OTHERS:
-            place = M4_OTHERS, "all"
-        return self.published.figures.get((*place, column, metric))
+        dataset, setting = place
+        if self.table.by_series and dataset.removeprefix("M4-") in OTHERS:
+            dataset = M4_OTHERS
+        return self.published.figures.get((dataset, setting, column, metric))
 
     def printed(self, place: Place, column: str) -> float | None:
         return self.published.figures.get((*place, column, self.metric.name))

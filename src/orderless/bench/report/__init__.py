@@ -42,7 +42,7 @@ def render(grids: Sequence[Grid], name: str) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    about = tomllib.loads(files(__package__).joinpath("tables.toml").read_text("utf-8"))
+    about = tomllib.loads((files("orderless.bench.report") / "tables.toml").read_text("utf-8"))
     sections = []
     for (table, protocol), each in groupby(grids, lambda grid: (grid.table.name, grid.protocol)):
         words, first = about[table], (own := list(each))[0]

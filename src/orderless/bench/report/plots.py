@@ -67,13 +67,14 @@ def _draw_marks(axes: Any, grid: Grid, rows: Sequence[Row]) -> None:
     # Figures in other units have no place on this axis.
     columns = grid.columns if grid.table.comparable else grid.measured
     farthest = 1.0
+    values = [[v for c in columns if (v := row.figures[c].value)] for row in rows]
+    units = [min(each) if relative else 1.0 for each in values]
     for number, column in enumerate(columns):
         ours, paper = column in grid.measured, column == THE_PAPER
         marks = []
         for height, row in enumerate(rows):
             if value := row.figures[column].value:
-                least = min(f.value for c in columns if (f := row.figures[c]).value)  # type: ignore[type-var]
-                unit = least if relative else 1.0
+                unit = units[height]
                 farthest = max(farthest, value / unit)
                 place = min(value / unit, FARTHEST) if relative else value
                 marks.append((place, height, (row.figures[column].deviation or 0.0) / unit))
