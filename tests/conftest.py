@@ -17,6 +17,17 @@ settings.register_profile("search", deadline=None, derandomize=False, print_blob
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--long", action="store_true", help="run what is marked as long too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--long"):
+        for item in items:
+            if "long" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs --long"))
+
+
 @pytest.fixture(autouse=True)
 def _the_same_weights():
     """In every run, as above: layers draw their first weights from the generator of the process."""

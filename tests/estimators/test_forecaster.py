@@ -406,11 +406,8 @@ def test_a_saved_model_gives_the_same_forecast_to_the_bit(trained, tmp_path):
     )
     assert loaded.get_params() == trained.get_params()
     assert loaded.errors_ == trained.errors_
-    assert {p.name for p in (tmp_path / "model").iterdir()} == {
-        "README.md",
-        "config.json",
-        "model.safetensors",
-    }
+    card, config, weights = sorted(p.name for p in (tmp_path / "model").iterdir())
+    assert (card, config, weights[:6]) == ("README.md", "config.json", "model-")
 
 
 def test_a_stopped_fit_is_continued(tmp_path):

@@ -12,7 +12,7 @@ from orderless.io import check_destination, write_file
 
 OUTPUTS = ("out", "json", "plot", "picture")
 INPUTS = {"data": "the data", "config": "--config"}
-PARTS = ("config.json", "model.safetensors", "README.md")
+PARTS = ("config.json", "model-*.safetensors", "README.md")
 """Of a saved model, as `estimators.saving` has them, which takes long to import."""
 
 
@@ -54,7 +54,7 @@ def _check_apart(arguments: argparse.Namespace) -> None:
                     f"{flag} {path} is the file that {what} is read from, and would replace it. "
                     "Name another file."
                 )
-        if "model" in given and any(_is_same(path, given["model"] / part) for part in PARTS):
+        if "model" in given and any(_is_same(path, part) for part in _parts(given["model"])):
             raise SettingError(
                 f"{flag} {path} is a part of the model {given['model']}, and would replace it. "
                 "Name another file."
@@ -62,6 +62,10 @@ def _check_apart(arguments: argparse.Namespace) -> None:
     for (flag, path), (other, place) in combinations(outputs.items(), 2):
         if _is_same(path, place):
             raise SettingError(f"{flag} and {other} both name {path}. Give each its own file.")
+
+
+def _parts(model: Path) -> list[Path]:
+    return [part for name in PARTS for part in (*model.glob(name), model / name)]
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -22,10 +22,17 @@ import torch
 from torch import Tensor
 
 from orderless.data import Panel
-from orderless.errors import DtypeError, NotFittedError, SettingError, VariableMismatch
+from orderless.errors import (
+    DtypeError,
+    ModelFileError,
+    NotFittedError,
+    SettingError,
+    VariableMismatch,
+)
 from orderless.estimators.settings import build_training_config
 from orderless.estimators.threads import threads_for
 from orderless.nn import NetworkConfig
+from orderless.schema import assign
 from orderless.training import Epoch, Outcome, Task, train
 from orderless.training.checkpoints import load_checkpoint
 from orderless.training.recording import own_stream
@@ -226,10 +233,13 @@ class Estimator(ABC):
         self.seed_, self.errors_, self.report_ = facts["seed"], facts["errors"], facts["report"]
         self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
         # Without numbers, none of which has to be drawn: another thread may be at it.
+        config = NetworkConfig(**facts["network"])
+        if config.layers > len(tensors):
+            raise ModelFileError(f"{config.layers} layers do not have {len(tensors)} tensors.")
         with torch.device("meta"):
-            network = self._build_network(NetworkConfig(**facts["network"]))
+            network = self._build_network(config)
         weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
-        network.load_state_dict(weights, assign=True)
+        assign(network, weights, NETWORK)
         self.network_ = network.eval().requires_grad_(False)
 
 

@@ -1,14 +1,15 @@
-"""A fitted estimator as a folder: config.json, model.safetensors, README.md.
+"""A fitted estimator as a folder: config.json, model-….safetensors, README.md.
 
-`config.json` names the format, its version and a checksum of each part, itself included. Reading
-parses JSON and safetensors and builds one of three known classes: whatever lies in the folder,
-nothing in it is executed. The checksums find damage and edits; they are not a signature.
+`config.json` names the format, its version, and size and checksum of the weights and of itself.
+Reading parses JSON and safetensors, checks every fact against a schema, and builds one of three
+known classes: whatever lies in the folder, nothing in it is executed. The checksums find damage and
+edits; they are not a signature.
 """
 
-import hashlib
 import json
 import os
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,46 @@ import numpy as np
 import torch
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
+from torch import Tensor
 
 import orderless
+from orderless import io, schema
 from orderless.errors import DtypeError, ModelFileError, SettingError
 from orderless.estimators.base import Estimator, choose_device
-from orderless.io import write_file
+from orderless.estimators.facts import FACTS
 
 FORMAT = "orderless-model"
-VERSION = 1
+VERSION = 2
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+MOST_BYTES = {CONFIG: 2**25, WEIGHTS: 2**29, CARD: 2**25}
+"""Beyond these a file is not even read."""
+ADVICE = "Name another folder, or make room."
+SHAPE = schema.record(
+    {
+        "format": schema.text(),
+        "version": schema.whole(VERSION, VERSION),
+        "orderless": schema.text(),
+        "torch": schema.text(),
+        "estimator": schema.text("|".join(FACTS)),
+        "parameters": schema.mapping(schema.plain),
+        "fitted": schema.mapping(schema.plain),
+        "weights": schema.record(
+            {
+                "file": schema.text(f"model-{io.RANDOM}.safetensors"),
+                "bytes": schema.whole(0, MOST_BYTES[WEIGHTS]),
+                "sha256": schema.text("[0-9a-f]{64}"),
+            }
+        ),
+    }
+)
 
 
 def save_estimator(estimator: Estimator, folder: Path) -> None:
-    """Write the three files; config.json last, since it vouches for the others."""
+    """Write the three files with one switch: who reads sees the old model or the new one."""
     facts, tensors = estimator._fitted_state()
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     weights = save_tensors(whole)
+    name = io.fresh_name(WEIGHTS)
     config = {
         "format": FORMAT,
         "version": VERSION,
@@ -40,22 +65,26 @@ def save_estimator(estimator: Estimator, folder: Path) -> None:
         "estimator": type(estimator).__name__,
         "parameters": _plain(estimator.get_params()),
         "fitted": _plain(facts),
-        "weights": {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()},
+        "weights": {"file": name, "bytes": len(weights), "sha256": io.sha256(weights)},
     }
     config["sha256"] = _digest(config)
-    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(config, indent=2, ensure_ascii=False, allow_nan=False).encode()
+    card = _card(config)
+    for part, content in ((CONFIG, text), (WEIGHTS, weights), (CARD, card)):
+        if len(content) > MOST_BYTES[part]:
+            raise ModelFileError(
+                f"The model takes {len(content)} bytes of {part}, and {MOST_BYTES[part]} are the "
+                "most that `load` reads. Fit fewer variables or a smaller network."
+            )
     check_folder(folder)
-    for name, content in (
-        (WEIGHTS, weights),
-        (CARD, _card(config).encode()),
-        (CONFIG, text.encode()),
-    ):
-        write_file(
-            folder / name,
-            content,
-            error=ModelFileError,
-            advice="Name another folder, or make room.",
-        )
+    io.write_folder(
+        folder,
+        parts={name: weights},
+        manifest=(CONFIG, text),
+        beside={CARD: card},
+        error=ModelFileError,
+        advice=ADVICE,
+    )
 
 
 def check_folder(folder: Path) -> None:
@@ -71,11 +100,11 @@ def check_folder(folder: Path) -> None:
             f"Nothing can be written to {parent}, where {folder} would be. Name another folder, or "
             "change its permissions."
         )
-    there = [name for name in (CONFIG, WEIGHTS, CARD) if (folder / name).exists()]
+    there = [name for name in (CONFIG, CARD) if (folder / name).exists()]
     if there:
         try:
-            _open_config(folder)
-        except ModelFileError as error:
+            _parse(folder, io.read_file(folder / CONFIG, most=MOST_BYTES[CONFIG]))
+        except (ModelFileError, OSError) as error:
             raise ModelFileError(
                 f"{folder} holds {' and '.join(there)} and no saved model; saving would replace "
                 "what is there. Name another folder, or move it away."
@@ -95,24 +124,30 @@ def load(folder: str | Path, device: str | None = None) -> Any:
     if device is not None:
         choose_device(device)
     folder = Path(folder)
-    config = _read_config(folder)
-    weights = _read_bytes(folder, WEIGHTS)
-    expected = {"bytes": len(weights), "sha256": hashlib.sha256(weights).hexdigest()}
-    if config.get("weights") != expected:
-        raise ModelFileError(
-            f"{folder / WEIGHTS} is not the file that was saved: its {len(weights)} bytes do not "
-            "have the length and the checksum that config.json names. Copy the folder again."
+    if not folder.is_dir():
+        raise ModelFileError(f"There is no folder {folder}. Give the folder that `save` wrote.")
+    try:
+        config, weights = io.read_folder(
+            folder / CONFIG, partial(_read, folder), most=MOST_BYTES[CONFIG]
         )
+    except OSError as error:
+        raise ModelFileError(
+            f"{error.filename or folder} cannot be read: {error.strerror}. {folder} is not a saved "
+            "model, it was not copied whole, or its permissions forbid it."
+        ) from error
     from orderless.estimators import Classifier, Detector, Forecaster
 
     known = {kind.__name__: kind for kind in (Forecaster, Classifier, Detector)}
     try:
+        FACTS[config["estimator"]](config["fitted"], "fitted")
+        tensors = _check_finite(load_tensors(weights))
         estimator = known[config["estimator"]](**config["parameters"])
-        estimator._restore(config["fitted"], load_tensors(weights))
+        estimator._restore(config["fitted"], tensors)
     except Exception as error:
+        why = error if isinstance(error, ModelFileError) else repr(error)
         raise ModelFileError(
             f"{folder} passes its checksums but cannot be understood by orderless "
-            f"{orderless.__version__} (it was saved by {config.get('orderless')}): {error!r}"
+            f"{orderless.__version__} (it was saved by {config['orderless'][:60]}): {why}"
         ) from error
     estimator.device = _find_device(folder, estimator.device) if device is None else device
     estimator.network_.to(choose_device(estimator.device))
@@ -133,15 +168,13 @@ def _find_device(folder: Path, device: str) -> str:
     return device
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    if not folder.is_dir():
-        raise ModelFileError(f"There is no folder {folder}. Give the folder that `save` wrote.")
-    config = _open_config(folder)
-    version = config.get("version")
-    if not isinstance(version, int) or version > VERSION:
+def _read(folder: Path, text: bytes) -> tuple[dict[str, Any], bytes]:
+    """The config in a text and the weights that it names, neither damaged nor edited."""
+    config = _parse(folder, text)
+    if config.get("version") != VERSION:
         raise ModelFileError(
-            f"{folder} has format version {version}, and this is orderless "
-            f"{orderless.__version__}, which reads up to {VERSION}. Upgrade orderless."
+            f"{folder} has format version {config.get('version')!r}, and this is orderless "
+            f"{orderless.__version__}, which reads {VERSION}. Upgrade orderless, or fit again."
         )
     claimed = config.pop("sha256", None)
     if claimed != _digest(config):
@@ -149,37 +182,55 @@ def _read_config(folder: Path) -> dict[str, Any]:
             f"{folder / CONFIG} was changed after it was saved: its checksum differs. To change a "
             "parameter, load the model, use set_params, fit and save again."
         )
-    return config
+    SHAPE(config, str(folder / CONFIG))
+    expected = config["weights"]
+    weights = io.read_file(folder / expected["file"], most=expected["bytes"])
+    if (len(weights), io.sha256(weights)) != (expected["bytes"], expected["sha256"]):
+        raise ModelFileError(
+            f"{folder / expected['file']} is not the file that was saved: its {len(weights)} bytes "
+            "do not have the length and the checksum that config.json names. Copy the folder again."
+        )
+    _check_card(folder)
+    return config, weights
 
 
-def _open_config(folder: Path) -> dict[str, Any]:
+def _parse(folder: Path, text: bytes) -> dict[str, Any]:
     """The config of a saved model, of whichever version and perhaps changed since."""
-    path = folder / CONFIG
-    text = _read_bytes(folder, CONFIG)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is not JSON ({error}): damaged, or no model.") from error
+        raise ModelFileError(
+            f"{folder / CONFIG} is not JSON ({error}): damaged, or no model."
+        ) from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not the config of an orderless model.")
+        raise ModelFileError(f"{folder / CONFIG} is not the config of an orderless model.")
     return config
 
 
-def _read_bytes(folder: Path, name: str) -> bytes:
+def _check_card(folder: Path) -> None:
+    """Refuse a card that was edited, for people believe what it says; it may be missing."""
     try:
-        return (folder / name).read_bytes()
-    except OSError as error:
-        found = f"{folder} holds no readable {name} ({error.strerror})"
-        if isinstance(error, PermissionError):
-            raise ModelFileError(f"{found}. Change its permissions.") from error
+        card = io.read_file(folder / CARD, most=MOST_BYTES[CARD])
+    except FileNotFoundError:
+        return
+    above, _, _ = card.rpartition(b"<!--")
+    if card != _sealed(above):
         raise ModelFileError(
-            f"{found}: it is not a saved model, or it was not copied whole."
-        ) from error
+            f"{folder / CARD} was changed after it was saved: its checksum differs. Keep notes of "
+            "your own in another file; the model opens without this one too."
+        )
+
+
+def _check_finite(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ModelFileError(f"{name} holds a value that is not finite.")
+    return tensors
 
 
 def _digest(config: dict[str, Any]) -> str:
     text = json.dumps(config, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return io.sha256(text.encode())
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
@@ -202,7 +253,12 @@ def _number(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON")
 
 
-def _card(config: dict[str, Any]) -> str:
+def _sealed(card: bytes) -> bytes:
+    """A card with the checksum of all its lines as the last."""
+    return card + f"<!-- sha256 of all above: {io.sha256(card)} -->\n".encode()
+
+
+def _card(config: dict[str, Any]) -> bytes:
     fitted = config["fitted"]
     lines = [f"# {config['estimator']}", ""]
     lines += [f"A model for multivariate time series, made by orderless {config['orderless']}.", ""]
@@ -217,4 +273,4 @@ def _card(config: dict[str, Any]) -> str:
         "",
     ]
     lines += [f"- `{name}`: {value!r}" for name, value in config["parameters"].items()]
-    return "\n".join(lines) + "\n"
+    return _sealed(("\n".join(lines) + "\n\n").encode())

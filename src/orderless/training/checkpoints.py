@@ -1,22 +1,25 @@
 """The state of a run in one file: tensors as safetensors, the rest as JSON in its header.
 
 One file, so that one rename makes it whole: a reader sees the old state or the new one, whatever
-happens to the writer. Nothing in it is ever executed.
+happens to the writer. A checksum in the header covers every byte of it. Nothing is ever executed.
 """
 
 import json
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
+from orderless import io
 from orderless.errors import ModelFileError
-from orderless.io import write_file
 
 FILE_NAME = "checkpoint.safetensors"
-FORMAT = "orderless-checkpoint-1"
+FORMAT = "orderless-checkpoint-2"
 ADVICE = "Give another folder as checkpoint, or make room."
+MOST_BYTES = 2**34
+UNKNOWN = "0" * 64
+"""Stands in the place of the checksum while it is taken."""
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
@@ -25,28 +28,42 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, o
     whole = {
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
     }
-    header = {"format": FORMAT, "facts": json.dumps(facts)}
-    write_file(
-        folder / FILE_NAME, save(whole, metadata=header), error=ModelFileError, advice=ADVICE
-    )
+    header = {"format": FORMAT, "sha256": UNKNOWN, "facts": json.dumps(facts)}
+    content = save(whole, metadata=header)
+    content = content.replace(_field(UNKNOWN), _field(io.sha256(content)), 1)
+    io.write_file(folder / FILE_NAME, content, error=ModelFileError, advice=ADVICE)
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict] | None:
     """The state of the run in this folder, or None if there is none."""
     path = folder / FILE_NAME
-    if not path.exists():
-        return None
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise ModelFileError(
-                    f"{path} is not a checkpoint of this version (it says "
-                    f"{header.get('format')!r}, expected {FORMAT!r}). Choose another folder."
-                )
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, json.loads(header["facts"])
-    except (SafetensorError, KeyError, json.JSONDecodeError, OSError) as error:
+        content = io.read_file(path, most=MOST_BYTES)
+        header = _header(content)
+        if header["format"] != FORMAT:
+            raise ModelFileError(
+                f"{path} is not a checkpoint of this version (it says {header['format']!r}, "
+                f"expected {FORMAT!r}). Choose another folder."
+            )
+        claimed = header["sha256"]
+        if io.sha256(content.replace(_field(claimed), _field(UNKNOWN), 1)) != claimed:
+            raise ValueError("its checksum differs")
+        return load(content), json.loads(header["facts"])
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (SafetensorError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+        if isinstance(error, ModelFileError):
+            raise
         raise ModelFileError(
             f"{path} is damaged or is no checkpoint ({error}). Delete it to start anew."
         ) from error
+
+
+def _header(content: bytes) -> dict[str, str]:
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length])["__metadata__"]
+
+
+def _field(checksum: str) -> bytes:
+    """The checksum as it stands in the header; within `facts` its quotation marks are escaped."""
+    return f'"sha256":"{checksum}"'.encode()
