@@ -1,11 +1,23 @@
-"""Per-variable standardisation that can be undone. Statistics come from observed entries only."""
+"""Units of variables: centers and scales, from observed entries only.
 
+Pass the training part only: nothing here knows where it ends. The scale of a variable that is
+constant but for rounding, or seen once, is 0 as a fact; `fit_scaler` scales such a variable by 1.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-# A spread this far below the size of the values is rounding of a constant, not a signal.
+from orderless.data.groups import key_of
+from orderless.data.panel import Panel, System
+
+Scales = Mapping[str, tuple[float, float]]
+"""Center and scale of each variable that `fit` saw; a scale of 0 where it never changed."""
+# A scale this far below the size of the values is rounding of a constant, not a signal.
 ROUNDING = 1e-12
+EXTREME_SHARE = 100
+"""One reading in so many, at either end, is left out of a baseline scale."""
 
 
 @dataclass(frozen=True)
@@ -25,20 +37,16 @@ class Scaler:
 
 
 def fit_scaler(values: np.ndarray, observed: np.ndarray) -> Scaler:
-    """In units of the spread of each variable, from the observed entries of [variable, time].
+    """In units of the standard deviation of each variable, from observed entries [variable, time].
 
-    Pass the training part only: nothing here knows where it ends. A variable that is constant, or
-    seen once, has scale 1; one never seen has mean 0 and scale 1.
+    A variable that is constant, or seen once, has scale 1; one never seen has mean 0 and scale 1.
     """
-    mean, spread = mean_and_spread(values, observed)
-    return Scaler(mean, np.where(spread > 0, spread, 1.0))
+    mean, scale = mean_and_scale(values, observed)
+    return Scaler(mean, np.where(scale > 0, scale, 1.0))
 
 
-def mean_and_spread(values: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and population standard deviation, [variable, 1] each, of the observed entries.
-
-    The spread of a variable that is constant but for rounding, or seen once, is 0.
-    """
+def mean_and_scale(values: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and population standard deviation, [variable, 1] each, of the observed entries."""
     seen = np.where(observed, values, 0.0).astype(np.float64)
     count = np.maximum(observed.sum(-1, keepdims=True), 1)
     # In units of the largest entry neither the sum nor the squares can overflow.
@@ -49,3 +57,107 @@ def mean_and_spread(values: np.ndarray, observed: np.ndarray) -> tuple[np.ndarra
     error = np.where(observed, seen - mean, 0.0)
     deviation = np.sqrt((error**2).sum(-1, keepdims=True) / count)
     return mean * unit, np.where(deviation > ROUNDING, deviation * unit, 0.0)
+
+
+def baseline_scales(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """The scale of each variable [variable, time] without a hundredth of readings at either end.
+
+    A single -9999 among thousands makes the standard deviation many times what it is as a rule.
+    """
+    middle = observed.copy()
+    for row, seen in enumerate(observed):
+        readings = values[row, seen]
+        cut = len(readings) // EXTREME_SHARE
+        if cut:
+            readings = np.partition(readings, (cut, len(readings) - 1 - cut))
+            low, high = readings[cut], readings[-1 - cut]
+            middle[row] &= (values[row] >= low) & (values[row] <= high)
+    return mean_and_scale(values, middle)[1][:, 0]
+
+
+def learn_baselines(panel: Panel, ends: Sequence[int]) -> dict[str, float]:
+    """Of every variable that changes in the first `ends` time steps, in the calmest system.
+
+    Systems of one name may differ in size: the scale of the largest would drown the smallest.
+    """
+    least: dict[str, float] = {}
+    for system, end in zip(panel.systems, ends, strict=True):
+        scales = baseline_scales(system.values[:, :end], system.observed[:, :end]).tolist()
+        for name, scale in zip(system.variables, scales, strict=True):
+            if scale > 0:
+                least[name] = min(scale, least.get(name, scale))
+    return dict(sorted(least.items()))
+
+
+def learn_scales(
+    panel: Panel, ends: Sequence[int], *, across: bool = False
+) -> dict[str, tuple[float, float]]:
+    """Mean and scale of every variable over the first `ends` time steps of each system.
+
+    The scale is that within a system: independent systems may live on different levels. If
+    `across`, it is that from system to system where a variable is constant in each of them.
+    """
+    sums: dict[str, tuple[float, float, float, float]] = {}
+    for system, end in zip(panel.systems, ends, strict=True):
+        values, observed = system.values[:, :end], system.observed[:, :end]
+        means, deviations = mean_and_scale(values, observed)
+        counts = observed.sum(-1)
+        for row, name in enumerate(system.variables):
+            count = float(counts[row])
+            mean, deviation = float(means[row, 0]), float(deviations[row, 0])
+            if count:
+                before, center, within, between = sums.get(name, (0.0, mean, 0.0, 0.0))
+                # Running weighted means: neither the values nor their squares can overflow.
+                share = count / (before + count)
+                old, new = np.sqrt(1 - share), np.sqrt(share)
+                sums[name] = (
+                    before + count,
+                    center + share * (mean - center),
+                    float(np.hypot(old * within, new * deviation)),
+                    float(np.hypot(old * between, old * new * (mean - center))),
+                )
+    scales = {}
+    for name, (_, mean, within, between) in sorted(sums.items()):
+        apart = between if across and between > ROUNDING * abs(mean) else 0.0
+        scales[name] = (mean, within or apart)
+    return scales
+
+
+def scales_of_training(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+    """Of the training part, and of all there is for what is constant until that ends."""
+    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
+    scales = learn_scales(panel, ends)
+    return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
+
+
+def learn_centers(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
+    """The mean of every variable over the first `ends` time steps, for each system by its name.
+
+    Of what begins later, the mean of all there is.
+    """
+    return {
+        key_of(system): _means(system, len(system.times)) | _means(system, end)
+        for system, end in zip(panel.systems, ends, strict=True)
+    }
+
+
+def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
+    """One mean and one scale for every variable, known or not: the entry of the empty name.
+
+    For exchangeable variables: a scale of its own would set a variable apart from the others.
+    """
+    pairs = np.array(list(scales.values())) if scales else np.array([[0.0, 1.0]])
+    mean = float(pairs[:, 0].mean())
+    each = np.hypot(pairs[:, 1], pairs[:, 0] - mean)
+    # By the largest, so that no square overflows.
+    largest = float(each.max())
+    common = largest * float(np.sqrt(((each / largest) ** 2).mean())) if largest else 1.0
+    return {"": (mean, common)}
+
+
+def _means(system: System, end: int) -> dict[str, float]:
+    """Of the variables that were observed in the first `end` time steps."""
+    observed = system.observed[:, :end]
+    means, _ = mean_and_scale(system.values[:, :end], observed)
+    rows = np.flatnonzero(observed.any(-1)).tolist()
+    return {system.variables[row]: float(means[row, 0]) for row in rows}

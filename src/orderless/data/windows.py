@@ -7,7 +7,7 @@ system are unobserved, so a short system needs no padding of its own.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,20 +22,41 @@ windows of other times teach more than further variables of the same."""
 
 @dataclass(frozen=True)
 class Batch:
-    """Windows ready for a network. Entries that were not observed hold 0.
+    """Windows ready for a model. Entries that were not observed hold 0.
 
     values, observed            [window, variable, context]
-    targets, target_observed    [window, variable, horizon]
     members                     [window, variable] bool: False where a row is padding
+    targets, target_observed    [window, variable, horizon]; None where the future is asked for
     variables                   [window, variable] which of their system they are; None for all
+    complete                    True where every entry is known to be observed
+    past, future, static        covariates known until now, known ahead, and fixed; None without any
     """
 
     values: Tensor
     observed: Tensor
-    targets: Tensor
-    target_observed: Tensor
     members: Tensor
-    variables: Tensor | None
+    targets: Tensor | None = None
+    target_observed: Tensor | None = None
+    variables: Tensor | None = None
+    complete: bool = False
+    past: Tensor | None = None
+    future: Tensor | None = None
+    static: Tensor | None = None
+
+    def last(self, context: int) -> "Batch":
+        """The same windows with the last `context` time steps of their context."""
+        if context == self.values.shape[-1]:
+            return self
+        values, observed = self.values[..., -context:], self.observed[..., -context:]
+        complete = self.complete or bool(observed.all())
+        return replace(self, values=values, observed=observed, complete=complete)
+
+    @property
+    def masks(self) -> tuple[Tensor | None, Tensor | None]:
+        """`observed` and `members` as a network takes them: none where nothing is missing."""
+        if self.complete:
+            return None, None
+        return self.observed, self.members & self.observed.any(-1)
 
 
 @dataclass(frozen=True)
@@ -129,9 +150,9 @@ class Series:
         return Batch(
             values[..., :context],
             observed[..., :context],
+            members,
             values[..., context:],
             observed[..., context:],
-            members,
             variables,
         )
 

@@ -6,46 +6,30 @@ learns ends in an underscore.
 
 import inspect
 import math
-import os
 import secrets
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from orderless.data import Panel
-from orderless.errors import (
-    DtypeError,
-    ModelFileError,
-    NotFittedError,
-    SettingError,
-    VariableMismatch,
-)
-from orderless.estimators.settings import build_training_config
-from orderless.estimators.threads import threads_for
-from orderless.nn import NetworkConfig
-from orderless.schema import assign
-from orderless.training import Epoch, Outcome, Task, train
+from orderless.data.transform import Transform
+from orderless.errors import NotFittedError, SettingError, VariableMismatch
+from orderless.models import Member, Run, Stack, choose_device
+from orderless.training import Epoch
 from orderless.training.checkpoints import load_checkpoint
 from orderless.training.recording import own_stream
 
 COLUMNS = ("time", "variable", "value", "group")
-NETWORK = "network/"
-"""What the names of a network's weights begin with in a saved model, beside other tensors."""
-GENERATOR = threading.RLock()
-"""Held by whoever draws from torch's generator, of which all threads have one: fits in several
-threads would draw each other's numbers."""
-if hasattr(os, "register_at_fork"):
-    # A child has the lock as it was, but not the thread that would let go of it.
-    os.register_at_fork(after_in_child=GENERATOR._at_fork_reinit)  # pyrefly: ignore
+Answers = list[np.ndarray]
+"""Of each system: [variable, ...], variables in the order of the input; or [class] of a case."""
 Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
 
@@ -84,12 +68,15 @@ class Estimator(ABC):
     verbose: bool
     variables_in_: tuple[str, ...]
     columns_: dict[str, Hashable]
-    scales_: dict[str, tuple[float, float]]
-    network_: Any
+    transform_: Transform
+    stack_: Stack
     errors_: dict[str, Any]
-    history_: list[Epoch]
+    weights_: dict[str, float]
+    history_: dict[str, list[Epoch]]
     report_: list[str]
     seed_: int
+    kinds: ClassVar[Mapping[str, type[Member]]]
+    """The members that the task knows, by kind."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments of the constructor by name."""
@@ -168,40 +155,22 @@ class Estimator(ABC):
         save_estimator(self, Path(folder))
 
     @abstractmethod
-    def _build_network(self, config: NetworkConfig) -> Any:
-        """A network for the task, with weights drawn at random.
+    def answers(self, panel: Panel) -> Answers:
+        """What the model answers about every system of a panel, without a word or a frame."""
 
-        Parameters may have changed since `fit`: what is asked here is what `fit` has kept of them.
-        """
-
-    def _draw_network(self, config: NetworkConfig) -> Any:
-        """A network in float32 whose random weights follow from the seed alone."""
-        with GENERATOR, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed_)
-            return self._build_network(config).float()
-
-    def _train(
-        self, task: Task, defaults: Mapping[str, Any], checkpoint: str | Path | None
-    ) -> Outcome:
-        """Train the network of the task, and keep it."""
-        settings = build_training_config(
-            defaults,
-            self.training,
-            epochs=int(self.epochs),
+    def _run(self, checkpoint: str | Path | None) -> Run:
+        """How the networks of this `fit` are trained."""
+        return Run(
             seed=self.seed_,
+            epochs=int(self.epochs),
             device=self.device,
             precision=self.precision,
+            training=self.training,
             checkpoint=None if checkpoint is None else Path(checkpoint),
+            show_progress=bool(self.verbose),
         )
-        threads = threads_for(settings.batch_size * len(self.variables_in_))
-        # Also where the caller has switched gradients off.
-        with GENERATOR, threads, torch.enable_grad():
-            outcome = train(task, settings, show_progress=bool(self.verbose))
-        self.network_ = task.module.eval().requires_grad_(False)
-        self.history_ = outcome.history
-        return outcome
 
-    def _tell(self) -> None:
+    def _print_report(self) -> None:
         """Print the report."""
         if self.verbose:
             # `fit | head` must not lose the model because nobody reads on.
@@ -210,37 +179,31 @@ class Estimator(ABC):
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What `fit` has learned: facts that are JSON, and tensors."""
+        members, tensors = self.stack_.state()
         facts = {
             "variables_in": list(self.variables_in_),
             "columns": self.columns_,
             "seed": self.seed_,
-            "scales": {name: list(pair) for name, pair in self.scales_.items()},
+            "transform": self.transform_.facts(),
             "errors": self.errors_,
-            "history": _finite(self.history_),
-            "network": asdict(self.network_.config),
+            "weights": self.weights_,
+            "history": {name: _finite(epochs) for name, epochs in self.history_.items()},
+            "members": members,
             "report": self.report_,
         }
-        weights = self.network_.state_dict()
-        return facts, {NETWORK + name: tensor for name, tensor in weights.items()}
+        return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Take back what `_fitted_state` gave; the network lies on the CPU."""
+        """Take back what `_fitted_state` gave; everything lies on the CPU."""
         check_columns(facts["columns"])
         self.variables_in_, self.columns_ = tuple(facts["variables_in"]), facts["columns"]
-        self.scales_ = {
-            name: (float(mean), float(scale)) for name, (mean, scale) in facts["scales"].items()
-        }
+        self.transform_ = Transform.from_facts(facts["transform"])
         self.seed_, self.errors_, self.report_ = facts["seed"], facts["errors"], facts["report"]
-        self.history_ = [Epoch(**epoch) for epoch in facts["history"]]
-        # Without numbers, none of which has to be drawn: another thread may be at it.
-        config = NetworkConfig(**facts["network"])
-        if config.layers > len(tensors):
-            raise ModelFileError(f"{config.layers} layers do not have {len(tensors)} tensors.")
-        with torch.device("meta"):
-            network = self._build_network(config)
-        weights = {k.removeprefix(NETWORK): v for k, v in tensors.items() if k.startswith(NETWORK)}
-        assign(network, weights, NETWORK)
-        self.network_ = network.eval().requires_grad_(False)
+        self.weights_ = facts["weights"]
+        self.history_ = {
+            name: [Epoch(**epoch) for epoch in epochs] for name, epochs in facts["history"].items()
+        }
+        self.stack_ = Stack.restore(facts["members"], tensors, self.kinds)
 
 
 def draw_seed(random_state: Any, checkpoint: str | Path | None = None) -> int:
@@ -257,8 +220,10 @@ def draw_seed(random_state: Any, checkpoint: str | Path | None = None) -> int:
         seed = int(random_state.integers(2**31 - 1))
     else:
         return _check_seed(random_state)
-    stopped = None if checkpoint is None else load_checkpoint(Path(checkpoint))
-    return seed if stopped is None else int(stopped[1]["identity"]["settings"]["seed"])
+    folders = [] if checkpoint is None else sorted(Path(checkpoint).glob("*/"))
+    for stopped in filter(None, map(load_checkpoint, folders)):
+        return int(stopped[1]["identity"]["settings"]["seed"])
+    return seed
 
 
 def _check_seed(random_state: Any) -> int:
@@ -269,17 +234,6 @@ def _check_seed(random_state: Any) -> int:
     if not 0 <= random_state < 2**63:
         raise SettingError(f"`random_state` is {random_state}; give a number from 0 to 2^63 - 1.")
     return int(random_state)
-
-
-def choose_device(device: str) -> torch.device:
-    """Where a model lives: the GPU for `auto` if there is one."""
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device not in ("cpu", "cuda"):
-        raise SettingError(f"`device` is {device!r}; choose auto, cpu or cuda.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise DtypeError("`device` is 'cuda', and PyTorch sees no CUDA device. Use device='auto'.")
-    return torch.device(device)
 
 
 def check_ignored(y: Any) -> None:
@@ -312,7 +266,7 @@ def check_columns(columns: Mapping[str, Hashable]) -> None:
             )
 
 
-def _finite(history: list[Epoch]) -> list[dict[str, Any]]:
+def _finite(history: Sequence[Epoch]) -> list[dict[str, Any]]:
     """Epochs as JSON, which has no infinity: a number that is not finite is saved as none."""
     return [
         {k: v if v is None or math.isfinite(v) else None for k, v in asdict(epoch).items()}

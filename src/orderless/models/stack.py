@@ -1,0 +1,72 @@
+"""The stack: members and the weights they earned."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orderless.data import Batch
+from orderless.models.member import Member, State
+
+LEAST_WEIGHT = 0.02
+"""A member with less is left out: it costs time and changes nothing."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Members with convex weights; together they answer as one."""
+
+    members: tuple[Member, ...]
+    weights: tuple[float, ...]
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The weighted mean of what the members answer."""
+        answers = (
+            weight * member(batch) for member, weight in zip(self.members, self.weights, strict=True)
+        )
+        total = next(answers)
+        for answer in answers:
+            total = total + answer
+        return total
+
+    def to(self, device: torch.device) -> None:
+        """Move every member."""
+        for member in self.members:
+            member.to(device)
+
+    def state(self) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+        """Facts of each member as JSON, and the tensors of all under their numbers."""
+        facts, tensors = [], {}
+        for number, (member, weight) in enumerate(zip(self.members, self.weights, strict=True)):
+            state = member.state()
+            facts.append(
+                {"kind": member.kind, "name": member.name, "weight": weight, "facts": state.facts}
+            )
+            tensors |= {f"members/{number}/{name}": value for name, value in state.tensors.items()}
+        return facts, tensors
+
+    @classmethod
+    def restore(
+        cls,
+        facts: Sequence[Mapping[str, Any]],
+        tensors: Mapping[str, Tensor],
+        kinds: Mapping[str, type[Any]],
+    ) -> "Stack":
+        """What `state` gave; `kinds` are the classes of the task's members by kind."""
+        members = []
+        for number, one in enumerate(facts):
+            start = f"members/{number}/"
+            own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
+            members.append(kinds[one["kind"]].restore(State(one["facts"], own)))
+        return cls(tuple(members), tuple(float(one["weight"]) for one in facts))
+
+
+def keep_earners(members: Sequence[Member], weights: Tensor) -> Stack:
+    """The members that earned a weight worth its time, with weights that add up to 1."""
+    kept = [i for i, weight in enumerate(weights.tolist()) if weight >= LEAST_WEIGHT]
+    if not kept:
+        kept = [int(weights.argmax())]
+    chosen = weights[kept] / weights[kept].sum()
+    return Stack(tuple(members[i] for i in kept), tuple(chosen.tolist()))
