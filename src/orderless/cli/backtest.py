@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_data(parser)
     parser.add_argument("--windows", type=int, default=5, help="how many origins (default: 5)")
-    parser.add_argument("--step", type=int, help="steps between them (default: the horizon)")
+    parser.add_argument("--stride", type=int, help="time steps between them (default: the horizon)")
     parser.add_argument(
         "--level",
         type=numbers,
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.tables import open_series
     from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel, write_table
-    from orderless.estimators.conformal import column_endings
+    from orderless.estimators.intervals import column_endings
 
     check_places(arguments)
     # What it refuses is refused before anything is read.
@@ -43,9 +43,11 @@ def run(arguments: argparse.Namespace) -> None:
     model = open_model(arguments.model, "Forecaster")
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)
-    panel = read_panel(table, **columns, **model.known_steps)
+    panel = read_panel(table, **columns, **model.known_frequencies)
     check_drawn(arguments, panel)
-    result = model.backtest(panel, arguments.windows, step=arguments.step, level=arguments.level)
+    result = model.backtest(
+        panel, arguments.windows, stride=arguments.stride, level=arguments.level
+    )
     name_unseen(arguments, panel, model)
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)
@@ -60,7 +62,7 @@ def run(arguments: argparse.Namespace) -> None:
                 panel,
                 arguments.plot,
                 windows=arguments.windows,
-                step=arguments.step,
+                stride=arguments.stride,
                 level=arguments.level or (80,),
                 variables=arguments.plot_variables,
             )

@@ -36,25 +36,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the certificate."""
+    from orderless.models.stack import certify_members
     from orderless.theory import certify
 
     named = {name: getattr(arguments, name) for name in (*LAYER, "heads")}
     asked = {name: value for name, value in named.items() if value is not None}
-    if arguments.model is not None:
-        from orderless.cli.models import open_model
-
-        if asked:
-            raise SettingError(
-                f"--{next(iter(asked))} is for a fresh layer, and {arguments.model} has its own. "
-                "Leave it out, or the model."
-            )
-        estimator = open_model(arguments.model)
-        network, variables = estimator.network_, len(estimator.variables_in_)
-    else:
+    if arguments.model is None:
         from orderless.nn import VI2DSSM
 
-        variables = 7
-        network = VI2DSSM(**LAYER | asked)
-    if arguments.variables is not None:
-        variables = arguments.variables
-    print(certify(network, variables, arguments.smallest_step).to_text())
+        variables = 7 if arguments.variables is None else arguments.variables
+        print(certify(VI2DSSM(**LAYER | asked), variables, arguments.smallest_step).to_text())
+        return
+    from orderless.cli.models import open_model
+
+    if asked:
+        raise SettingError(
+            f"--{next(iter(asked))} is for a fresh layer, and {arguments.model} has its own. "
+            "Leave it out, or the model."
+        )
+    model = open_model(arguments.model)
+    variables = arguments.variables
+    variables = len(model.variables_in_) if variables is None else variables
+    certificates = certify_members(model.stack_, variables, arguments.smallest_step)
+    if not certificates:
+        names = ", ".join(member.name for member in model.stack_.members)
+        print(f"No member carries a state from one time step to the next ({names}): always stable.")
+    for name, certificate in certificates.items():
+        print(f"{name}\n{certificate.to_text()}")

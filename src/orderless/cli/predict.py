@@ -35,18 +35,21 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.places import check_places
     from orderless.cli.tables import open_series, put_table
     from orderless.cli.variables import check_drawn, name_unseen
-    from orderless.data import read_panel
-    from orderless.estimators.conformal import column_endings
+    from orderless.data import read_panel, write_forecast
+    from orderless.estimators.intervals import column_endings
 
     check_places(arguments)
     # What it refuses is refused before anything is read.
-    column_endings(arguments.level, arguments.quantiles)
+    asked = column_endings(arguments.level, arguments.quantiles)
+    drawn = arguments.level or (80,)
     model = open_model(arguments.model, "Forecaster")
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)
-    panel = read_panel(table, **columns, **model.known_steps)
+    panel = read_panel(table, **columns, **model.known_frequencies)
     check_drawn(arguments, panel)
-    forecast = model.predict(panel, level=arguments.level, quantiles=arguments.quantiles)
+    blocks = model.forecast_panel(
+        panel, asked if arguments.plot is None else column_endings(drawn, None) | asked
+    )
     name_unseen(arguments, panel, model)
     try:
         if arguments.plot is not None:
@@ -55,12 +58,14 @@ def run(arguments: argparse.Namespace) -> None:
             draw_forecast(
                 model,
                 panel,
+                blocks,
                 arguments.plot,
-                level=arguments.level or (80,),
+                level=drawn,
                 variables=arguments.plot_variables,
             )
     finally:  # the forecast is not lost with a picture, nor a picture where nobody reads on
-        put_table(forecast, arguments.out)
+        forecast = {ending: blocks[ending] for ending in ("", *asked)}
+        put_table(write_forecast(panel, forecast), arguments.out)
     _name_silent(panel, model.context_)
 
 

@@ -43,7 +43,7 @@ def name_unseen(
 
 def name_unseen_groups(arguments: argparse.Namespace, panel: "Panel", model: Any) -> None:
     """Say which groups are new to a detector: it cannot tell whether all of one has moved."""
-    from orderless.estimators.preparation import key_of, match_groups
+    from orderless.data.groups import key_of, match_groups
 
     if model.levels_ is None or panel.form.group is None:
         return

@@ -4,7 +4,7 @@ from orderless.data.files import read_table, write_table
 from orderless.data.frequency import Frequency, infer_frequency, regular_grid
 from orderless.data.panel import Form, Panel, System, canonical_order
 from orderless.data.reading import read_cases, read_labels, read_panel
-from orderless.data.scaling import Scaler, fit_scaler, mean_and_spread
+from orderless.data.scaling import Scaler, fit_scaler, mean_and_scale
 from orderless.data.ts_files import read_ts
 from orderless.data.windows import (
     MOST_VARIABLES,
@@ -34,7 +34,7 @@ __all__ = [
     "draw_variables",
     "fit_scaler",
     "infer_frequency",
-    "mean_and_spread",
+    "mean_and_scale",
     "read_cases",
     "read_labels",
     "read_panel",

@@ -152,7 +152,9 @@ class Transform:
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> "Transform":
         """What `facts` gave."""
-        pairs = {name: (float(mean), float(scale)) for name, (mean, scale) in facts["scales"].items()}
+        pairs = {
+            name: (float(mean), float(scale)) for name, (mean, scale) in facts["scales"].items()
+        }
         return cls(**{**facts, "scales": pairs})
 
     def _apply(self, system: System, scales: Scales, last: int | None, end: int | None) -> Scaled:
@@ -165,7 +167,9 @@ class Transform:
         constant = _constant(names, values, observed, scales, last)
         baseline = self._baseline(names, values, observed, scales, scale)
         unseen = np.array([name not in scales for name in names])
-        once = unseen & (observed.sum(-1) == 1) if not self.watch_constants else np.zeros_like(unseen)
+        once = (
+            unseen & (observed.sum(-1) == 1) if not self.watch_constants else np.zeros_like(unseen)
+        )
         if last is not None:
             values, observed = values[:, -last:], observed[:, -last:]
         scaled = np.clip((values - center) / scale, -FARTHEST, FARTHEST)

@@ -2,17 +2,17 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from orderless.data import System, canonical_order
+from orderless.data.transform import Scaled, stack_systems
 from orderless.errors import DataError
-from orderless.estimators.baselines import naive, seasonal_naive
-from orderless.estimators.conformal import PointAndWidth, in_units
-from orderless.estimators.preparation import FARTHEST, Prepared, stack
+from orderless.estimators.intervals import PointAndWidth, in_units
 from orderless.estimators.report import MODEL
+from orderless.models.forecasting.naive import naive, seasonal_naive
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Backtest:
     """`forecast` in the form the data came in, frames with a column `cutoff`; and `scores`.
 
     `scores` holds, for the model and for two naive forecasts, MAE and MSE in units of each
-    variable's spread, over the same entries: observed targets that the model has a forecast of.
-    Variables that stand still have no spread, and do not count. For the model also the share of
-    values within each interval asked for.
+    variable's standard deviation, over the same entries: observed targets that the model has a
+    forecast of. Constants have no scale, and do not count. For the model also the share of values
+    within each interval asked for.
     """
 
     forecast: Any
@@ -43,14 +43,14 @@ class Scored(NamedTuple):
     blocks: dict[str, np.ndarray]
 
 
-def find_origins(system: System, windows: int, step: int, horizon: int) -> np.ndarray:
+def find_origins(system: System, windows: int, stride: int, horizon: int) -> np.ndarray:
     """Positions at which forecasts begin, oldest first; the last one ends with the data."""
     length = len(system.times)
-    origins = np.arange(length - horizon, 0, -step)[:windows][::-1]
+    origins = np.arange(length - horizon, 0, -stride)[:windows][::-1]
     if len(origins) < windows:
         raise DataError(
             f"System {system.name} has {length} time steps; {windows} windows of {horizon} steps, "
-            f"{step} apart, need at least {horizon + (windows - 1) * step + 1}. Use fewer windows, "
+            f"{stride} apart, need at least {horizon + (windows - 1) * stride + 1}. Use fewer windows, "
             "or leave it out."
         )
     return origins
@@ -59,28 +59,29 @@ def find_origins(system: System, windows: int, step: int, horizon: int) -> np.nd
 def compare(
     system: System,
     origins: np.ndarray,
-    pasts: Sequence[Prepared],
+    pasts: Sequence[Scaled],
     forecasts: Sequence[PointAndWidth[np.ndarray]],
     shifts: Mapping[str, np.ndarray],
     *,
-    context: int,
     season: int,
 ) -> Scored:
-    """The forecasts of a model after these pasts, beside naive ones and what came."""
+    """The forecasts of a model after these pasts, of a season or more, beside naive ones."""
     point = np.stack([one.point for one in forecasts])
     horizon = point.shape[-1]
-    cuts = list(zip(pasts, origins, strict=True))
-    values, observed, _ = stack(pasts, context)
-    rivals = {MODEL: point, "naive": naive(values, observed, horizon).numpy()}
-    if season > context:  # which is no reason to forget the season
-        longer = [_lengthen(system, one, at, season) for one, at in cuts]
-        values, observed, _ = stack(longer, season)
-    rivals["seasonal naive"] = seasonal_naive(values, observed, horizon, season).numpy()
+    values, observed = stack_systems(pasts, max(one.values.shape[1] for one in pasts))
+    rivals = {
+        MODEL: point,
+        "naive": naive(values, observed, horizon).numpy(),
+        "seasonal naive": seasonal_naive(values, observed, horizon, season).numpy(),
+    }
     order, _ = canonical_order(system.variables)
-    future = [one.scaler.apply(system.values[order, at : at + horizon]) for one, at in cuts]
-    # What the model has no forecast of is nobody's score, nor what has no spread. What has no unit
-    # is NaN already.
-    scored = np.isfinite(point) & ~np.stack([one.still for one in pasts])[:, :, None]
+    future = [
+        (system.values[order, at : at + horizon] - past.center) / past.scale
+        for past, at in zip(pasts, origins, strict=True)
+    ]
+    # What the model has no forecast of is nobody's score, nor what has no scale: a constant, and,
+    # NaN already, what a single reading is known of.
+    scored = np.isfinite(point) & ~np.stack([one.constant for one in pasts])[:, :, None]
     return Scored(
         truth=np.where(scored, np.stack(future), np.nan),
         forecasts=rivals,
@@ -96,7 +97,7 @@ def warn_empty(systems: Sequence[Scored]) -> None:
         warnings.warn(
             f"In {empty.sum()} of {len(empty)} windows there is nothing to score: no reading, or "
             "those of new variables alone that never moved, whose errors have no unit. Where rows "
-            "lie more than a horizon apart, a `step` of as many steps as lie between them gives "
+            "lie more than a horizon apart, a `stride` of as many time steps as lie between them gives "
             "each window one.",
             stacklevel=3,
         )
@@ -120,14 +121,3 @@ def coverage(systems: Sequence[Scored], low: np.ndarray, high: np.ndarray) -> fl
         inside.append(within[np.isfinite(error)])
     joined = np.concatenate(inside)
     return float(joined.mean()) if joined.size else float("nan")
-
-
-def _lengthen(system: System, past: Prepared, origin: int, steps: int) -> Prepared:
-    """The last `steps` steps before an origin instead of those of `past`, in the same units."""
-    order, _ = canonical_order(system.variables)
-    span = slice(max(0, origin - steps), origin)
-    return replace(
-        past,
-        values=np.clip(past.scaler.apply(system.values[order, span]), -FARTHEST, FARTHEST),
-        observed=system.observed[order, span],
-    )

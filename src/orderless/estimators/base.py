@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Panel
+from orderless.data import Batch, Panel, System
 from orderless.data.transform import Transform
 from orderless.errors import NotFittedError, SettingError, VariableMismatch
 from orderless.models import Member, Run, Stack, choose_device
@@ -154,9 +154,33 @@ class Estimator(ABC):
         self._check_fitted()
         save_estimator(self, Path(folder))
 
+    per_variable: ClassVar[bool] = True
+    """Whether the rows of an answer are variables."""
+
+    @property
+    @abstractmethod
+    def reach(self) -> int:
+        """Time steps of history that an answer rests on; 0 for all there are."""
+
+    @abstractmethod
+    def read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        """Data as `predict` reads it, for `answers`."""
+
     @abstractmethod
     def answers(self, panel: Panel) -> Answers:
         """What the model answers about every system of a panel, without a word or a frame."""
+
+    @abstractmethod
+    def batch(self, system: System) -> Batch:
+        """One system as the members see it."""
+
+    def answer_unit(self, system: System, answer: np.ndarray) -> np.ndarray | float:
+        """The unit in which two answers about a system are compared."""
+        return 1.0
+
+    def asked(self, system: System, answer: np.ndarray) -> np.ndarray:
+        """For which entries of an answer there must be a number."""
+        return np.ones(answer.shape, bool)
 
     def _run(self, checkpoint: str | Path | None) -> Run:
         """How the networks of this `fit` are trained."""

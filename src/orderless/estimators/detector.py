@@ -43,6 +43,7 @@ from orderless.estimators.detection_windows import (
     check_part,
     cut_detection_windows,
 )
+from orderless.estimators.frequencies import find_steps, restore_step
 from orderless.estimators.preparation import (
     MOVE,
     Prepared,
@@ -57,7 +58,6 @@ from orderless.estimators.preparation import (
 )
 from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
 from orderless.estimators.settings import build_network_config
-from orderless.estimators.steps import find_steps, restore_step
 from orderless.estimators.threads import threads_for
 from orderless.estimators.unlike_fit import (
     missing_share,

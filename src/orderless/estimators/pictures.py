@@ -56,17 +56,20 @@ class Outlook:
 def draw_forecast(
     model: "Forecaster",
     panel: Panel,
+    blocks: Mapping[str, Sequence[np.ndarray]],
     path: str | Path,
     *,
     level: Sequence[float] = (80,),
     variables: Sequence[str] | None = None,
 ) -> None:
-    """The forecast of a panel with its intervals over the history, a small picture a variable."""
-    forecast = model.predict(_as_arrays(panel), level=list(level))
+    """A forecast with its intervals over the history, a small picture a variable.
+
+    blocks: what `Forecaster.forecast_panel` gave for the panel, with the ends of these intervals.
+    """
     outlooks = []
     for number, system, row in _choose(panel, variables):
         future = _future(system.times, system.frequency, model.horizon_)
-        values = {ending: blocks[number][:, row] for ending, blocks in forecast.items()}
+        values = {ending: systems[number][row] for ending, systems in blocks.items()}
         outlooks.append(_outlook(panel, system, row, [_ahead(future, values, level)], model))
     draw_outlooks(outlooks, path, title=_title(model, panel, outlooks))
 
@@ -77,25 +80,25 @@ def draw_backtest(
     path: str | Path,
     *,
     windows: int = 5,
-    step: int | None = None,
+    stride: int | None = None,
     level: Sequence[float] = (80,),
     variables: Sequence[str] | None = None,
 ) -> None:
     """Forecasts from origins in the past over what came, and their errors beside naive ones."""
-    step = model.horizon_ if step is None else step
-    result = model.backtest(_as_arrays(panel), windows, step=step, level=list(level))
+    stride = model.horizon_ if stride is None else stride
+    result = model.backtest(_as_arrays(panel), windows, stride=stride, level=list(level))
     outlooks = []
     for number, system, row in _choose(panel, variables, MOST_PANELS - 1):
         length = len(system.times)
-        first = length - model.horizon_ - (windows - 1) * step
+        first = length - model.horizon_ - (windows - 1) * stride
         ahead = []
         for window in range(windows):
-            begin = first + window * step
+            begin = first + window * stride
             values = {
                 ending: blocks[number][window, :, row] for ending, blocks in result.forecast.items()
             }
             ahead.append(_ahead(system.times[begin : begin + model.horizon_], values, level))
-        span = windows * step
+        span = windows * stride
         outlooks.append(_outlook(panel, system, row, ahead, model, span=span))
     errors = {name: scores["mae"] for name, scores in result.scores.items()}
     draw_outlooks(outlooks, path, title=_title(model, panel, outlooks), errors=errors)

@@ -23,14 +23,32 @@ def describe_data(panel: Panel, kind: str = "system") -> str:
     )
 
 
-def describe_training(outcome: Outcome, weights: int) -> str:
-    """One line: size, epochs, the best of them, time and place."""
-    epochs = len(outcome.history) - 1
-    return (
-        f"{weights:,} weights, {_plural(epochs, 'epoch')} on {outcome.device} in "
-        f"{outcome.seconds:.0f} s ({outcome.stopped}); best: "
-        + (f"epoch {outcome.best_epoch}" if outcome.best_epoch else "the start")
-    )
+def describe_trainings(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """One line for each network: epochs, the best of them, time and place."""
+    lines = []
+    for name, outcome in outcomes.items():
+        epochs = len(outcome.history) - 1
+        best = f"epoch {outcome.best_epoch}" if outcome.best_epoch else "the start"
+        lines.append(
+            f"training  {name}: {_plural(epochs, 'epoch')} on {outcome.device} in "
+            f"{outcome.seconds:.0f} s ({outcome.stopped}); best: {best}"
+        )
+    return lines
+
+
+def member_table(
+    errors: Mapping[str, Sequence[float]],
+    weights: Mapping[str, float],
+    headings: Sequence[str],
+) -> list[str]:
+    """Every member, its errors and its weight; the model that they make together comes last."""
+    width = max(map(len, errors))
+    lines = [" " * width + "".join(f"{heading:>10}" for heading in (*headings, "weight"))]
+    for name, numbers in errors.items():
+        cells = "".join(f"{number:>10.4f}" for number in numbers)
+        weight = f"{weights[name]:>10.2f}" if name in weights else ""
+        lines.append(f"{name:<{width}}{cells}{weight}")
+    return lines
 
 
 def table(rows: Mapping[str, Sequence[float]], headings: Sequence[str]) -> list[str]:

@@ -60,7 +60,9 @@ class Run:
             seed=self.seed,
             device=self.device,
             precision=self.precision,
-            checkpoint=None if self.checkpoint is None else self.checkpoint / name.replace(" ", "-"),
+            checkpoint=None
+            if self.checkpoint is None
+            else self.checkpoint / name.replace(" ", "-"),
         )
         # Also where the caller has switched gradients off.
         with GENERATOR, threads_for(rows), torch.enable_grad():

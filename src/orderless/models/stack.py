@@ -9,6 +9,8 @@ from torch import Tensor
 
 from orderless.data import Batch
 from orderless.models.member import Member, State
+from orderless.nn import VI2DSSM
+from orderless.theory import Certificate, certify
 
 LEAST_WEIGHT = 0.02
 """A member with less is left out: it costs time and changes nothing."""
@@ -24,7 +26,8 @@ class Stack:
     def __call__(self, batch: Batch) -> Tensor:
         """The weighted mean of what the members answer."""
         answers = (
-            weight * member(batch) for member, weight in zip(self.members, self.weights, strict=True)
+            weight * member(batch)
+            for member, weight in zip(self.members, self.weights, strict=True)
         )
         total = next(answers)
         for answer in answers:
@@ -35,6 +38,14 @@ class Stack:
         """Move every member."""
         for member in self.members:
             member.to(device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights lie; the CPU where no member has any."""
+        for member in self.members:
+            if member.module is not None:
+                return next(member.module.parameters()).device
+        return torch.device("cpu")
 
     def state(self) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
         """Facts of each member as JSON, and the tensors of all under their numbers."""
@@ -70,3 +81,15 @@ def keep_earners(members: Sequence[Member], weights: Tensor) -> Stack:
         kept = [int(weights.argmax())]
     chosen = weights[kept] / weights[kept].sum()
     return Stack(tuple(members[i] for i in kept), tuple(chosen.tolist()))
+
+
+def certify_members(
+    stack: Stack, variables: int, smallest_step: float | None = None
+) -> dict[str, Certificate]:
+    """A certificate of stability for each member with dynamics, by name."""
+    dynamical = [
+        one
+        for one in stack.members
+        if one.module is not None and any(isinstance(x, VI2DSSM) for x in one.module.modules())
+    ]
+    return {one.name: certify(one.module, variables, smallest_step) for one in dynamical}

@@ -1,4 +1,4 @@
-"""`ForecastingNetwork`: look-backs in, forecasts out, for any set of variables."""
+"""`ForecastingNetwork`: contexts in, forecasts out, for any set of variables."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
@@ -17,39 +17,34 @@ from orderless.ops import presence
 
 
 class Forecast(NamedTuple):
-    """Forecasts in the units of the look-back; 0 for non-members.
+    """Forecasts in the units of the context; 0 for non-members.
 
     - point: [batch, variable, horizon];
-    - linear: the linear part of it alone; `point - linear` is `blend` times what the network adds;
     - quantiles: [batch, variable, horizon, quantile] in rising order; None when none are wanted.
     """
 
     point: Tensor
-    linear: Tensor
     quantiles: Tensor | None
 
 
 class ForecastingNetwork(nn.Module):
-    """A linear forecast, and a network that learns to improve it.
+    """The network alone, or on the remainder of a ridge.
 
-        point = linear(x) + blend * spread * deep(features)
+        point = start(x) + scale * deep(features)
 
-    with the spread of the look-back (1 without `config.scale`), so that one that stands still is
-    forecast to stay.
+    with the standard deviation of the context as the scale (1 without `config.scale`), so that a
+    constant context is forecast to stay.
 
-    - `linear` (a `LinearForecast`; None without `config.skip`) is set in closed form, `start_from`,
-      and frozen; without it the forecast starts at the center of the look-back.
-    - the deep part starts at exactly zero, so before training the forecast is the linear one.
-    - `blend` is a buffer, 1 while training; `set_blend` closes training with the value in [0, 1]
-      that does best on validation.
-    - quantiles spread around the point by a head of their own; they never cross.
+    - the start is `linear` (a `LinearForecast`, set in closed form by `start_from` and frozen);
+      without `config.skip`, the center of the context.
+    - the deep part starts at exactly zero, so before training the forecast is the start.
+    - quantiles lie around the point, by a head of their own; they never cross.
 
     **Call** `network(x, present=None, members=None)`: x [batch, variable, context]; `present` like
     x, False where a value is missing and may be anything; `members` [batch, variable], False for
     padding. Returns `Forecast`.
     """
 
-    blend: Tensor
     levels: Tensor
 
     def __init__(
@@ -84,26 +79,22 @@ class ForecastingNetwork(nn.Module):
         nn.init.zeros_(self.deep.weight)
         nn.init.zeros_(self.deep.bias)
         if self.quantiles:
-            self.spread = nn.Linear(config.head_rank, horizon * len(self.quantiles))
-            nn.init.zeros_(self.spread.weight)
-            # A normal error of half the look-back's spread: ordered, and of the right size.
+            self.around = nn.Linear(config.head_rank, horizon * len(self.quantiles))
+            nn.init.zeros_(self.around.weight)
+            # A normal error of half the context's standard deviation: ordered, and of the right size.
             normal = torch.tensor([0.5 * NormalDist().inv_cdf(q) for q in self.quantiles])
             # On a device of its own, for a network that is made without numbers to be filled later.
             levels = torch.tensor(self.quantiles, device="cpu")
             self.register_buffer("levels", levels, persistent=False)
             with torch.no_grad():
-                self.spread.bias.copy_(normal.repeat(horizon))
-        self.register_buffer("blend", torch.ones(()))
+                self.around.bias.copy_(normal.repeat(horizon))
 
     def start_from(self, linear: LinearForecast) -> None:
-        """Take over the weights of a fitted linear forecast."""
+        """Take over a fitted linear forecast: what it has of company, if this network has any."""
         if self.linear is None:
             raise SettingError("This network has no linear part; build it with skip=True.")
-        self.linear.load_state_dict(linear.state_dict())
-
-    def set_blend(self, blend: float) -> None:
-        """How much of what the network adds to the linear forecast is kept."""
-        self.blend.fill_(blend)
+        given, own = linear.state_dict(), self.linear.state_dict()
+        self.linear.load_state_dict({name: given.get(name, own[name]) for name in own})
 
     def forward(
         self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
@@ -111,7 +102,7 @@ class ForecastingNetwork(nn.Module):
         """Forecasts of every variable."""
         if x.shape[-1] != self.context:
             raise ShapeError(
-                f"The look-back has {x.shape[-1]} time steps and the network was built for "
+                f"The context has {x.shape[-1]} time steps and the network was built for "
                 f"{self.context}; pad a shorter one in front and mark the padding in `present`."
             )
         config = self.config
@@ -119,20 +110,17 @@ class ForecastingNetwork(nn.Module):
         values, center, scale = normalize(x, known, center=config.center, scale=config.scale)
         tokens, _ = self.body(values, present, members)
         compressed = self.dropout(self.compress(tokens.flatten(2)))
-        if self.linear is None:
-            linear = center.expand(-1, -1, self.horizon)
-        else:
-            linear = self.linear(x, present, members)
-        spread = scale * movement(values, known) if config.scale else scale
-        point = linear + self.blend * spread * self.deep(compressed)
+        start = center if self.linear is None else self.linear(x, present, members)
+        size = scale * movement(values, known) if config.scale else scale
+        point = start + size * self.deep(compressed)
         quantiles = None
         if self.quantiles:
-            around = self.spread(compressed).unflatten(-1, (self.horizon, -1)).sort(-1).values
-            # Here with the floor: a look-back that stands still does not promise to go on so.
+            around = self.around(compressed).unflatten(-1, (self.horizon, -1)).sort(-1).values
+            # Here with the floor: a constant context is no promise to stay so.
             quantiles = point.unsqueeze(-1) + scale.unsqueeze(-1) * around
         if members is not None:
             inside = members.unsqueeze(-1)
-            point, linear = torch.where(inside, point, 0.0), torch.where(inside, linear, 0.0)
+            point = torch.where(inside, point, 0.0)
             if quantiles is not None:
                 quantiles = torch.where(inside.unsqueeze(-1), quantiles, 0.0)
-        return Forecast(point, linear, quantiles)
+        return Forecast(point, quantiles)

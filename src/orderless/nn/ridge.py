@@ -80,25 +80,57 @@ class LinearForecast(nn.Module):
     @torch.no_grad()
     def fit(
         self,
-        train: "RidgeStatistics",
-        validation: "RidgeStatistics",
+        final: "RidgeStatistics",
+        folds: Sequence[tuple["RidgeStatistics", "RidgeStatistics"]],
         penalties: Sequence[float] = PENALTIES,
-    ) -> "RidgeChoice":
-        """Set the weights in closed form, with the penalties that do best on `validation`.
+    ) -> list["LinearForecast"]:
+        """Set the weights in closed form from `final`, with the penalties that do best on folds.
 
-        First the own history alone, then what company adds to it; for both, nothing is a
-        candidate. Penalties are in units of the mean variance of the regressors.
+        folds: for each, statistics of what is fitted on and of what is held out. First the own
+        history alone, then what company adds to it; for both, no weights at all are a candidate.
+        Penalties are in units of the mean variance of the regressors.
+
+        Returns the same forecast as fitted for each fold.
         """
         if not penalties or min(penalties) <= 0:
             raise SettingError(f"penalties={penalties} must be one or more positive numbers.")
-        own, own_penalty = _best(train.own(), validation.own(), penalties)
-        self.own.copy_(own)
+        each = [self._empty() for _ in folds]
+        pairs = [(train.own(), held_out.own()) for train, held_out in folds]
+        weights = _cross_fit(final.own(), pairs, penalties)
+        for linear, own in zip((self, *each), weights, strict=True):
+            linear.own.copy_(own)
         if self.pooled is None or self.shift is None:
-            return RidgeChoice(own_penalty, None)
-        both, penalty = _best(train.company(own), validation.company(own), penalties)
-        self.shift.copy_(both[:, : self.context])
-        self.pooled.copy_(both[:, self.context :])
-        return RidgeChoice(own_penalty, penalty)
+            return each
+        pairs = [
+            (train.company(own), held_out.company(own))
+            for (train, held_out), own in zip(folds, weights[1:], strict=True)
+        ]
+        weights = _cross_fit(final.company(weights[0]), pairs, penalties)
+        for linear, both in zip((self, *each), weights, strict=True):
+            linear.shift.copy_(both[:, : self.context])
+            linear.pooled.copy_(both[:, self.context :])
+        return each
+
+    def without_company(self) -> "LinearForecast":
+        """The part that rests on the own history alone."""
+        alone = LinearForecast(
+            self.context, self.horizon, pooled=False, center=self.center, scale=self.scale
+        ).to(self.own.device)
+        alone.load_state_dict({"own": self.own})
+        return alone.requires_grad_(False)
+
+    def _empty(self) -> "LinearForecast":
+        return (
+            LinearForecast(
+                self.context,
+                self.horizon,
+                pooled=self.pooled is not None,
+                center=self.center,
+                scale=self.scale,
+            )
+            .to(self.own.device)
+            .requires_grad_(False)
+        )
 
 
 class Regressors(NamedTuple):
@@ -119,13 +151,6 @@ class Regressors(NamedTuple):
             spread=_rows(self.spread, variables),
             there=self.there.gather(1, variables),
         )
-
-
-class RidgeChoice(NamedTuple):
-    """The penalties that won on validation; None where no weights at all did best."""
-
-    own: float | None
-    company: float | None
 
 
 class Moments(NamedTuple):
@@ -209,6 +234,14 @@ class RidgeStatistics:
         explained = torch.cat((s["self_own"], s["pooled_own"])) @ own.double().mT
         return Moments(gram, cross - explained)
 
+    def __add__(self, other: "RidgeStatistics") -> "RidgeStatistics":
+        """The statistics of all windows of both."""
+        both = RidgeStatistics(self.linear)
+        both._sums = dict(self._sums)
+        for name, value in other._sums.items():
+            both._add(name, value)
+        return both
+
     def _fill(self) -> Tensor:
         return self._sums["rows"] / self._sums["asked"].clamp(min=1.0)
 
@@ -224,20 +257,45 @@ def _outer(a: Tensor, b: Tensor) -> Tensor:
     return a.flatten(0, 1).mT @ b.flatten(0, 1)
 
 
-def _best(
-    train: Moments, validation: Moments, penalties: Sequence[float]
-) -> tuple[Tensor, float | None]:
-    """The weights [horizon, regressor] with the least squared error on validation."""
-    values, vectors = torch.linalg.eigh(train.gram)
-    values = values.clamp(min=0.0)
-    unit = values.mean().clamp(min=torch.finfo(values.dtype).tiny)
-    rotated = vectors.mT @ train.cross
-    gram, cross = vectors.mT @ validation.gram @ vectors, vectors.mT @ validation.cross
-    best, choice, least = torch.zeros_like(rotated), None, 0.0
-    for penalty in penalties:
-        weights = rotated / (values + penalty * unit).unsqueeze(-1)
-        # Squared error, less that of forecasting nothing.
-        excess = float((weights * (gram @ weights - 2 * cross)).sum())
-        if excess < least:
-            best, choice, least = weights, penalty, excess
-    return (vectors @ best).mT, choice
+def _cross_fit(
+    final: Moments, folds: Sequence[tuple[Moments, Moments]], penalties: Sequence[float]
+) -> list[Tensor]:
+    """Weights [horizon, regressor] from `final` and for each fold, all with one penalty.
+
+    It makes the least squared error on what the folds hold out; none at all may be the best.
+    """
+    solvers = [_Solver(train) for train, _ in folds]
+    excess = [
+        solver.excess(held_out, penalties)
+        for solver, (_, held_out) in zip(solvers, folds, strict=True)
+    ]
+    total = torch.stack(excess).sum(0)
+    best = int(total.argmin())
+    if not total[best] < 0:
+        nothing = torch.zeros_like(final.cross).mT
+        return [nothing] * (1 + len(folds))
+    return [solver.weights(penalties[best]) for solver in (_Solver(final), *solvers)]
+
+
+class _Solver:
+    """Ridge for any penalty, by one eigendecomposition."""
+
+    def __init__(self, moments: Moments) -> None:
+        values, self.vectors = torch.linalg.eigh(moments.gram)
+        self.values = values.clamp(min=0.0)
+        self.unit = self.values.mean().clamp(min=torch.finfo(values.dtype).tiny)
+        self.rotated = self.vectors.mT @ moments.cross
+
+    def weights(self, penalty: float) -> Tensor:
+        """[horizon, regressor]."""
+        return (self.vectors @ self._in_modes(penalty)).mT
+
+    def excess(self, held_out: Moments, penalties: Sequence[float]) -> Tensor:
+        """Squared error for each penalty, less that of no weights at all."""
+        gram = self.vectors.mT @ held_out.gram @ self.vectors
+        cross = self.vectors.mT @ held_out.cross
+        modes = (self._in_modes(penalty) for penalty in penalties)
+        return torch.stack([(one * (gram @ one - 2 * cross)).sum() for one in modes])
+
+    def _in_modes(self, penalty: float) -> Tensor:
+        return self.rotated / (self.values + penalty * self.unit).unsqueeze(-1)

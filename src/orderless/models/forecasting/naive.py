@@ -56,10 +56,6 @@ class Naive:
             return naive(batch.values, batch.observed, self.horizon)
         return seasonal_naive(batch.values, batch.observed, self.horizon, self.season)
 
-    def held_out(self, batch: Batch, fold: int) -> Tensor:
-        """Nothing was fitted: the same as for any batch."""
-        return self(batch)
-
     def to(self, device: torch.device) -> None:
         """There is nothing to move."""
 

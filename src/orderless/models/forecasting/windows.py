@@ -40,6 +40,17 @@ class ForecastingWindows:
     ends: list[int]
     held_out: bool
 
+    def lengthen(self, context: int) -> "ForecastingWindows":
+        """The same targets after a longer context."""
+        earlier = self.train.new_tensor([0, self.context - context])
+        return replace(
+            self,
+            context=context,
+            train=self.train + earlier,
+            selection=self.selection + earlier,
+            calibration=self.calibration + earlier,
+        )
+
 
 def cut_forecasting_windows(
     panel: Panel, horizon: int, context: int | None, share: float

@@ -10,7 +10,7 @@ from orderless.data import Panel
 from orderless.data.frequency import UNITS, Frequency, is_exact
 
 
-def find_steps(panel: Panel, windows: Tensor) -> tuple[Frequency, ...]:
+def find_frequencies(panel: Panel, windows: Tensor) -> tuple[Frequency, ...]:
     """Those of training windows [window, (system, start)], that of most of them first.
 
     Of rows that are only counted there is none. Systems too short for a window have no say: what
@@ -32,7 +32,7 @@ def find_steps(panel: Panel, windows: Tensor) -> tuple[Frequency, ...]:
     return tuple(distinct)
 
 
-def restore_step(fact: Mapping[str, Any]) -> Frequency:
+def restore_frequency(fact: Mapping[str, Any]) -> Frequency:
     """A step from the facts of a saved model; ValueError where they are of none."""
     step = Frequency(**fact)
     if step.unit not in UNITS or not step.count > 0:

@@ -3,12 +3,12 @@
 Split-conformal: the error quantiles of held-out windows, one table for each step ahead, shared by
 the variables so that it serves unseen ones too. If future errors are exchangeable with the held-out
 ones, an 80 % interval holds 80 % of the values on average over variables; those that never change
-do not count. Errors are in units of the spread of their look-back, `width_of`: of systems that
-differ in size each has its own, and so has a variable whose size is another now than in `fit`.
+do not count. Errors are in units of the standard deviation of their context, `width_of`: of systems
+that differ in size each has its own, and so has a variable whose size is another now than in `fit`.
 Where quantiles were trained they are in units of the distance between the outer ones, so that
 intervals widen where the network is less certain, and still cover.
 
-From n errors no quantile can be told beyond the n / (n + 1)-th. A step with too few of its own
+From n errors no quantile is known beyond the n / (n + 1)-th. A step with too few of its own
 borrows those of the steps around it, which are related, so that its coverage is approximate.
 """
 
@@ -20,13 +20,11 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from torch import Tensor
 
+from orderless.data.transform import CALM, Scaled
 from orderless.errors import SettingError
-from orderless.estimators.preparation import Prepared
 from orderless.nn.normalization import movement, normalize
 
 LEVELS = np.linspace(0.0, 1.0, 401)
-CALM = 0.1
-"""Share of the usual variance of a variable that is added to that of a look-back."""
 Array = TypeVar("Array")
 
 
@@ -41,12 +39,11 @@ class PointAndWidth(NamedTuple, Generic[Array]):
 class ErrorTable:
     """Quantiles of the error (actual - forecast): [horizon, level] at `LEVELS`.
 
-    count: errors it was made of, of all steps together, 0 where nothing moved; None in the first
-        models that were saved.
+    count: errors it was made of, of all steps together, 0 where nothing moved.
     """
 
     quantiles: np.ndarray
-    count: int | None = None
+    count: int
 
     def at(self, level: float) -> np.ndarray:
         """What to add to a forecast to reach this quantile: [horizon]."""
@@ -57,11 +54,11 @@ class ErrorTable:
         return {ending: self.at(quantile) for ending, quantile in endings.items()}
 
     def warn_beyond(self, endings: Mapping[str, float], *, moving: bool) -> None:
-        """Say which of the quantiles asked for are beyond what so few errors can tell.
+        """Say which of the quantiles asked for are beyond what so few errors can show.
 
         moving: whether any variable moves in what is forecast. Where none does, errors are 0.
         """
-        if self.count is None or not endings:
+        if not endings:
             return
         if self.count == 0:
             if moving:
@@ -77,29 +74,30 @@ class ErrorTable:
             return
         beyond = ", ".join(name for name, inside in zip(endings, known, strict=True) if not inside)
         warnings.warn(
-            f"{self.count} held-out errors, of all steps ahead together, cannot tell {beyond}: "
+            f"{self.count} held-out errors, of all steps ahead together, are too few for {beyond}: "
             "these are a guess from the widest error. Fit on more data, or with a larger "
             "`validation_share`.",
             stacklevel=3,
         )
 
 
-def width_of(values: Tensor, observed: Tensor | None, usual: Tensor) -> Tensor:
-    """The unit of errors after each look-back: values [..., context], usual [...] to [..., 1].
+def width_of(values: Tensor, observed: Tensor | None, baselines: Tensor) -> Tensor:
+    """The unit of errors after each context: values [..., context], baselines [...] to
+    [..., 1].
 
-    It is the spread of the look-back and some of the usual one: rain that has not fallen for a day
-    may fall. The variance of n independent readings is too small by an n-th, which is added too.
+    It is the standard deviation in the context and some of the baseline scale: rain that has not
+    fallen for a day may fall. The variance of n independent readings is too small by an n-th, which is added too.
     """
-    spread = movement(normalize(values, observed, scale=False).values, observed)
+    scale = movement(normalize(values, observed, scale=False).values, observed)
     count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
-    return (spread.square() + (CALM + 1 / count) * usual.unsqueeze(-1).square()).sqrt()
+    return (scale.square() + (CALM + 1 / count) * baselines.unsqueeze(-1).square()).sqrt()
 
 
-def stay(past: Prepared, point: np.ndarray, width: np.ndarray) -> PointAndWidth[np.ndarray]:
+def hold_constants(past: Scaled, point: np.ndarray, width: np.ndarray) -> PointAndWidth[np.ndarray]:
     """The forecast, in which a variable that never changed stays what it is, without doubt."""
-    still = (past.still & past.observed.any(-1))[:, None]
+    constant = (past.constant & past.observed.any(-1))[:, None]
     level = np.where(past.observed, past.values, -np.inf).max(-1, initial=-np.inf)[:, None]
-    return PointAndWidth(np.where(still, level, point), np.where(still, 0.0, width))
+    return PointAndWidth(np.where(constant, level, point), np.where(constant, 0.0, width))
 
 
 def fit_error_table(errors: np.ndarray, observed: np.ndarray) -> ErrorTable:
@@ -201,7 +199,7 @@ def column_endings(
 
 
 def in_units(
-    systems: Sequence[Prepared],
+    systems: Sequence[Scaled],
     forecasts: Sequence[PointAndWidth[np.ndarray]],
     shifts: Mapping[str, np.ndarray],
 ) -> dict[str, list[np.ndarray]]:
@@ -211,10 +209,11 @@ def in_units(
     point; the ending of the point itself is empty.
     """
     pairs = list(zip(systems, forecasts, strict=True))
-    blocks = {"": [_point(past, forecast.point)[past.restore] for past, forecast in pairs]}
+    blocks = {"": [past.undo(forecast.point)[past.restore] for past, forecast in pairs]}
     for ending, shift in shifts.items():
         blocks[ending] = [
-            past.scaler.undo(point + shift * width)[past.restore] for past, (point, width) in pairs
+            (past.center + past.scale * (point + shift * width))[past.restore]
+            for past, (point, width) in pairs
         ]
     return blocks
 
@@ -225,9 +224,3 @@ def _numbers(name: str, given: Sequence[float] | float | None, highest: int) -> 
     if not legal or not ((numbers > 0) & (numbers < highest)).all():
         raise SettingError(f"`{name}` is {given!r}; give numbers between 0 and {highest}.")
     return numbers.tolist()
-
-
-def _point(past: Prepared, point: np.ndarray) -> np.ndarray:
-    """The forecast in the unit of the caller; what has none stays at its only reading."""
-    stays = np.isnan(past.scaler.scale) & ~np.isnan(point)
-    return np.where(stays, past.scaler.mean, past.scaler.undo(point))

@@ -1,0 +1,276 @@
+"""From windows to a stack of forecasts: which members there are, and what each earns.
+
+Closed forms come first. Each is fitted without one block of time after the other and answers for
+that block; on these answers their weights are found, and only then are they fitted on all training
+windows. The networks follow: the context and the center of the best closed form are theirs. Their
+weight comes from the selection windows, beside the stack of closed forms.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orderless.data import Batch
+from orderless.errors import SettingError
+from orderless.models.folds import Folds, cut_folds
+from orderless.models.forecasting.naive import Naive
+from orderless.models.forecasting.network import (
+    QUANTILE_LOSS,
+    ForecastingTask,
+    NetworkForecast,
+    training_settings,
+    windows_per_step,
+)
+from orderless.models.forecasting.ridge import CrossFitted, Ridge, fit_ridges
+from orderless.models.forecasting.windows import (
+    DEFAULT_CONTEXT,
+    MOST_ROWS_HELD_OUT,
+    POOLED,
+    Errors,
+    ForecastingWindows,
+    WindowEvaluator,
+    thin,
+)
+from orderless.models.member import Member
+from orderless.models.run import Run
+from orderless.models.stack import Stack, keep_earners
+from orderless.models.weights import fit_shrunk_weights
+from orderless.nn import ForecastingNetwork, NetworkConfig
+from orderless.training import LOSSES, Outcome
+from orderless.training.losses import Loss
+
+CLOSED = ("naive", "seasonal naive", "ridge", "coupled ridge")
+NETWORKS = ("network on ridge", "network")
+CENTERS = ("mean", "last")
+MOST_SCORED = 1024
+"""Windows that weights are found on, of all folds together."""
+MOST_ENTRIES = 2**18
+"""Targets in them."""
+Answer = Callable[[Batch], Tensor]
+Part = tuple[Tensor, Tensor]
+"""Answers [entry, column] on some windows, and the targets [entry]."""
+PARTS = 4
+"""Stretches of the selection windows, of which each is left out once to find a weight."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user may decide of a stack.
+
+    members     kinds of members, of `CLOSED` and `NETWORKS`
+    contexts    that closed forms look at, in rising order
+    config      from a context to the network; its center is kept if `center` is None
+    """
+
+    members: Collection[str]
+    contexts: tuple[int, ...]
+    config: Callable[[int], NetworkConfig]
+    center: str | None
+    loss: str
+    quantiles: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class FittedStack:
+    """The stack, and what became of every member that was tried.
+
+    errors      on the calibration windows, which choose nothing, by name; the stack is not in it
+    weights     by name; 0 where a member was left out
+    outcomes    of the trainings, by name
+    """
+
+    stack: Stack
+    errors: dict[str, Errors]
+    weights: dict[str, float]
+    outcomes: dict[str, Outcome]
+
+
+def check_members(names: Any) -> tuple[str, ...]:
+    """The kinds of members that a user asks for; all of them for None."""
+    known = (*CLOSED, *NETWORKS)
+    if names is None:
+        return known
+    asked = [names] if isinstance(names, str) else list(names)
+    wrong = [name for name in asked if name not in known]
+    if wrong or not asked:
+        raise SettingError(
+            f"`members` is {names!r}; choose one or more of {', '.join(known)}, or None for all."
+        )
+    return tuple(dict.fromkeys(asked))
+
+
+def fit_stack(
+    evaluator: WindowEvaluator,
+    windows: ForecastingWindows,
+    season: int,
+    choices: Choices,
+    run: Run,
+) -> FittedStack:
+    """Fit every member, and weigh them."""
+    loss = LOSSES["l1" if choices.loss == QUANTILE_LOSS else choices.loss]
+    folds = cut_folds(windows.train, windows.selection, windows.horizon)
+    closed = _fit_closed_forms(evaluator, folds, season, choices, loss)
+    parts = _answers(evaluator, folds, lambda fold: [one.of_fold[fold] for one in closed])
+    asked = [i for i, one in enumerate(closed) if _kind(one.member) in choices.members]
+    tried: list[Member] = [closed[i].member for i in asked]
+    weights = _weigh([(given[:, asked], target) for given, target in parts], loss)
+    networks, outcomes = [], {}
+    for kind in (one for one in NETWORKS if one in choices.members):
+        config = choices.config(windows.context)
+        start = _best_ridge(closed, parts, loss, pooled=config.coupled)
+        network, outcome = _train(kind, evaluator, windows, start, choices, run)
+        networks.append(network)
+        outcomes[network.name] = outcome
+    if networks:
+
+        def beside(fold: int) -> list[Answer]:
+            base = [closed[i].of_fold[fold] for i in asked]
+            return [*([Stack(tuple(base), tuple(weights.tolist()))] if base else []), *networks]
+
+        found = _weigh(_split(_answers(evaluator, folds, beside, selection=True)), loss)
+        share = found[: len(found) - len(networks)]
+        weights = torch.cat((weights * share if asked else weights, found[len(share) :]))
+        tried += networks
+    stack = keep_earners(tried, weights)
+    known = {one.name: 0.0 for one in tried}
+    known |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
+    errors = {one.name: evaluator.errors(windows.calibration, one) for one in tried}
+    return FittedStack(stack, errors, known, outcomes)
+
+
+def _fit_closed_forms(
+    evaluator: WindowEvaluator, folds: Folds, season: int, choices: Choices, loss: Loss
+) -> list[CrossFitted]:
+    """Those that were asked for, and a ridge where a network starts from one or learns its context.
+
+    Contexts are centered by what does best held out: a series that wanders goes on from its last
+    value, one that returns from its mean.
+    """
+    same = folds.count
+    baselines = [Naive(evaluator.horizon), Naive(evaluator.horizon, season)]
+    closed = [CrossFitted(one, [one] * same) for one in baselines if one.name in choices.members]
+    if not {"ridge", "coupled ridge", *NETWORKS} & set(choices.members):
+        return closed
+    contexts = choices.contexts
+    middle = contexts[len(contexts) // 2]
+    wide = evaluator.series.members.shape[1] > 1
+    coupled = wide and ("coupled ridge" in choices.members or choices.config(middle).coupled)
+
+    def fit(context: int, center: str) -> list[CrossFitted]:
+        pooled = coupled and (context <= DEFAULT_CONTEXT or len(contexts) == 1)
+        scale = choices.config(context).scale
+        return fit_ridges(evaluator, folds, context, pooled=pooled, center=center, scale=scale)
+
+    centers = CENTERS if choices.center is None else (choices.center,)
+    tried = {center: fit(middle, center) for center in centers}
+
+    def error(center: str) -> float:
+        own = tried[center][0]
+        parts = _answers(evaluator, folds, lambda fold: [own.of_fold[fold]])
+        return float(_losses(parts, loss)[0])
+
+    center = min(centers, key=error) if len(centers) > 1 else centers[0]
+    for context in contexts:
+        closed += tried[center] if context == middle else fit(context, center)
+    return closed
+
+
+def _train(
+    kind: str,
+    evaluator: WindowEvaluator,
+    windows: ForecastingWindows,
+    start: Ridge,
+    choices: Choices,
+    run: Run,
+) -> tuple[NetworkForecast, Outcome]:
+    """A network with the context and the center of a ridge, on what it leaves over or alone."""
+    linear = start.linear
+    config = replace(
+        choices.config(linear.context), skip=kind == "network on ridge", center=linear.center
+    )
+    device = evaluator.series.flat.device
+    module = run.draw(
+        lambda: ForecastingNetwork(
+            config, linear.context, linear.horizon, quantiles=choices.quantiles
+        )
+    ).to(device)
+    if config.skip:
+        module.start_from(linear)
+    task = ForecastingTask(module, evaluator, windows.train, windows.selection, choices.loss)
+    width = evaluator.series.members.shape[1]
+    rows = windows_per_step(width) * width
+    outcome = run.train(task, kind, rows, training_settings(width))
+    return NetworkForecast(module), outcome
+
+
+def _best_ridge(
+    closed: Sequence[CrossFitted], parts: Sequence[Part], loss: Loss, *, pooled: bool
+) -> Ridge:
+    """The ridge with the least held-out loss; a coupled one, if `pooled` and there are any."""
+    ridges = [(i, one.member) for i, one in enumerate(closed) if isinstance(one.member, Ridge)]
+    alike = [one for one in ridges if (one[1].linear.pooled is not None) == pooled] or ridges
+    losses = _losses(parts, loss)
+    return min(alike, key=lambda one: losses[one[0]])[1]
+
+
+def _answers(
+    evaluator: WindowEvaluator,
+    folds: Folds,
+    columns: Callable[[int], Sequence[Answer]],
+    *,
+    selection: bool = False,
+) -> list[Part]:
+    """What the columns of each fold answer on its windows, or on those of selection alone."""
+    width = min(evaluator.series.members.shape[1], POOLED)
+    most = max(1, min(MOST_SCORED, MOST_ROWS_HELD_OUT // width) // folds.count)
+    parts = []
+    for fold in range(folds.count):
+        chosen = folds.fold == fold
+        windows = thin(folds.windows[chosen & ~folds.final if selection else chosen], most)
+        answers, targets = [], []
+        with torch.inference_mode():
+            for batch in evaluator.batches(windows):
+                there = batch.target_observed
+                answers.append(torch.stack([one(batch)[there] for one in columns(fold)], 1).cpu())
+                targets.append(batch.targets[there].cpu())
+        if sum(map(len, targets)):
+            every = max(1, sum(map(len, targets)) * folds.count // MOST_ENTRIES)
+            parts.append((torch.cat(answers)[::every], torch.cat(targets)[::every]))
+    return parts
+
+
+def _split(parts: Sequence[Part]) -> list[Part]:
+    """A single part as several stretches, so that each can be left out once."""
+    if len(parts) != 1:
+        return list(parts)
+    answers, target = parts[0]
+    return list(zip(answers.chunk(PARTS), target.chunk(PARTS), strict=True))
+
+
+def _weigh(parts: Sequence[Part], loss: Loss) -> Tensor:
+    """Weights of the columns; equal ones where nothing was held out."""
+    count = parts[0][0].shape[1] if parts else 0
+    if count == 0:
+        return torch.zeros(0, dtype=torch.float64)
+
+    def of(answers: Tensor, target: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda weights: loss(answers @ weights, target, None)
+
+    return fit_shrunk_weights([of(*part) for part in parts], count)
+
+
+def _losses(parts: Sequence[Part], loss: Loss) -> Tensor:
+    """The mean loss of each column over the parts."""
+    each = [
+        torch.stack([loss(column, target, None) for column in answers.unbind(1)])
+        for answers, target in parts
+    ]
+    return torch.stack(each).mean(0)
+
+
+def _kind(member: Member) -> str:
+    """The name without the context: what a user asks for."""
+    return member.name.rstrip(" 0123456789")

@@ -1,0 +1,150 @@
+"""Ridge on the own context, and on the own and the pooled one: closed forms, cross-fitted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from orderless.data import Batch, choose_variables
+from orderless.models.folds import Folds
+from orderless.models.forecasting.windows import POOLED, WindowEvaluator
+from orderless.models.member import Member, State
+from orderless.nn import LinearForecast, RidgeStatistics
+
+MOST_ROWS = 200_000
+"""Contexts of one variable that a ridge is fitted on at most; more do not change its weights."""
+MANY_WINDOWS = 4096
+"""Before windows are left out, variables are: those of one window have met the same weather."""
+ENTRIES_AT_ONCE = 2**21
+
+
+class CrossFitted(NamedTuple):
+    """A member, and how it answers for each fold, fitted without that fold."""
+
+    member: Member
+    of_fold: Sequence[Callable[[Batch], Tensor]]
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """The members `ridge` (own history) and `coupled ridge` (own and pooled history)."""
+
+    linear: LinearForecast
+    kind: ClassVar[str] = "ridge"
+
+    @property
+    def name(self) -> str:
+        """A column of a table."""
+        coupled = "" if self.linear.pooled is None else "coupled "
+        return f"{coupled}ridge {self.linear.context}"
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """The forecast of every variable."""
+        batch = batch.last(self.linear.context)
+        return self.linear(batch.values, *batch.masks)
+
+    def to(self, device: torch.device) -> None:
+        """Move the weights."""
+        self.linear.to(device)
+
+    @property
+    def module(self) -> nn.Module | None:
+        """The linear map."""
+        return self.linear
+
+    def state(self) -> State:
+        """Sizes and weights."""
+        linear = self.linear
+        facts = {
+            "context": linear.context,
+            "horizon": linear.horizon,
+            "pooled": linear.pooled is not None,
+            "center": linear.center,
+            "scale": linear.scale,
+        }
+        return State(facts, linear.state_dict())
+
+    @classmethod
+    def restore(cls, state: State) -> Self:
+        """The same map."""
+        with torch.device("meta"):
+            linear = LinearForecast(**state.facts)
+        linear.load_state_dict(dict(state.tensors), assign=True)
+        return cls(linear.requires_grad_(False))
+
+
+def fit_ridges(
+    evaluator: WindowEvaluator,
+    folds: Folds,
+    context: int,
+    *,
+    pooled: bool,
+    center: str = "mean",
+    scale: bool = True,
+) -> list[CrossFitted]:
+    """`ridge`, and if `pooled` also `coupled ridge`, from one pass over the windows.
+
+    Where company adds nothing, the coupled one would be the same, and is left out.
+    """
+    linear = LinearForecast(context, evaluator.horizon, pooled=pooled, center=center, scale=scale)
+    linear = linear.to(evaluator.series.flat.device).requires_grad_(False)
+    groups = _collect(linear, evaluator, folds)
+
+    def total(chosen: Tensor) -> RidgeStatistics:
+        """Of the groups of windows that lie in [window] entirely."""
+        kept = set(folds.groups()[chosen].tolist())
+        statistics = RidgeStatistics(linear)
+        for number, one in groups.items():
+            if number in kept:
+                statistics = statistics + one
+        return statistics
+
+    pairs = [(total(~folds.excluded(k)), total(folds.fold == k)) for k in range(folds.count)]
+    each = linear.fit(total(folds.final), pairs)
+    coupled = CrossFitted(Ridge(linear), [Ridge(one) for one in each])
+    if not pooled:
+        return [coupled]
+    alone = [one.without_company() for one in (linear, *each)]
+    own = CrossFitted(Ridge(alone[0]), [Ridge(one) for one in alone[1:]])
+    assert linear.pooled is not None
+    return [own, coupled] if linear.pooled.any() else [own]
+
+
+def _collect(
+    linear: LinearForecast, evaluator: WindowEvaluator, folds: Folds
+) -> dict[int, RidgeStatistics]:
+    """Statistics of each group of windows that folds exclude together.
+
+    Of more than `MOST_ROWS` contexts each window counts some of its variables, at random; windows
+    beyond `MANY_WINDOWS` are thinned out evenly.
+    """
+    series = evaluator.series
+    variables = series.members.shape[1]
+    most = max(MOST_ROWS // variables, MANY_WINDOWS)
+    thinned = torch.zeros(len(folds.windows), dtype=torch.bool)
+    for part in (folds.final, ~folds.final):
+        places = part.nonzero().squeeze(1)
+        thinned[places[:: max(1, -(-len(places) // most))]] = True
+    rows = max(1, MOST_ROWS // max(1, int((thinned & folds.final).sum())))
+    length = linear.context + linear.horizon
+    at_once = max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))
+    generator = torch.Generator().manual_seed(0)
+    numbers = folds.groups()
+    groups: dict[int, RidgeStatistics] = {}
+    for number in numbers.unique().tolist():
+        statistics = groups[number] = RidgeStatistics(linear)
+        windows = folds.windows[thinned & (numbers == number)].to(series.flat.device)
+        for part in windows.split(at_once):
+            pool = choose_variables(series.members[part[:, 0]], POOLED, generator)
+            batch = evaluator.gather(part, pool, linear.context)
+            statistics.update(
+                batch.values,
+                batch.targets,
+                batch.observed,
+                batch.target_observed,
+                batch.members,
+                choose_variables(batch.members, rows, generator),
+            )
+    return groups
