@@ -1,9 +1,9 @@
 """From the caller's order and units to those of the models, and back.
 
-A `Transform` is what `fit` learned about the units of each variable; it never changes. `apply` sorts
-the variables of a system by name and scales them; `Scaled.undo` puts results back. Sorting makes
-results the same bit for bit for every order of the columns. Variables that `fit` did not see are
-scaled by the history at hand.
+A `Transform` is what `fit` learned about the units of each variable; it never changes. `apply`
+sorts the variables of a system by name and scales them; `Scaled.undo` puts results back. Sorting
+makes results the same bit for bit for every order of the columns. Variables that `fit` did not see
+are scaled by the history at hand.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,8 @@ class Scaled:
 class Transform:
     """What `fit` learned about the units of each variable.
 
-    scales      center and scale of each variable that `fit` saw; a scale of 0 where it never changed
+    scales      center and scale of each variable that `fit` saw; a scale of 0 where it never
+                changed
     baselines   the baseline scale of each variable that changed in `fit`, robust to rare extremes;
                 None where nobody asks for it
     centers     for each group of `fit`, the center of each variable: groups may live on different
@@ -110,9 +111,9 @@ class Transform:
         Nothing after `end` has any influence, on the units neither. A variable of `fit` keeps its
         scale, so that a fault stands out, and an old fault does no harm. Only where most of a
         context (the last `last` steps) is far from the center, the context has its own center, and
-        where it is beyond `FARTHEST`, its own scale: on another level or in other units it can still
-        be forecast. A constant of `fit` has no scale; in a context in which it moves, it is scaled
-        by what it does there since it began to.
+        where it is beyond `FARTHEST`, its own scale: on another level or in other units it can
+        still be forecast. A constant of `fit` has no scale; in a context in which it moves, it is
+        scaled by what it does there since it began to.
         """
         return self._apply(system, self.scales, last, end)
 
@@ -199,7 +200,7 @@ class Transform:
         scales: Scales,
         scale: np.ndarray,
     ) -> np.ndarray:
-        """`Scaled.baseline`; that of the history at hand for what does not have the scale of `fit`."""
+        """`Scaled.baseline`, by the history at hand where the scale is not that of `fit`."""
         unit = scale[:, 0]
         if self.baselines is None:
             return np.ones_like(unit)

@@ -29,6 +29,7 @@ class Batch:
     targets, target_observed    [window, variable, horizon]; None where the future is asked for
     variables                   [window, variable] which of their system they are; None for all
     complete                    True where every entry is known to be observed
+    baseline                    [window, variable] baseline scales, for intervals; None without any
     past, future, static        covariates known until now, known ahead, and fixed; None without any
     """
 
@@ -39,6 +40,7 @@ class Batch:
     target_observed: Tensor | None = None
     variables: Tensor | None = None
     complete: bool = False
+    baseline: Tensor | None = None
     past: Tensor | None = None
     future: Tensor | None = None
     static: Tensor | None = None

@@ -50,8 +50,8 @@ def find_origins(system: System, windows: int, stride: int, horizon: int) -> np.
     if len(origins) < windows:
         raise DataError(
             f"System {system.name} has {length} time steps; {windows} windows of {horizon} steps, "
-            f"{stride} apart, need at least {horizon + (windows - 1) * stride + 1}. Use fewer windows, "
-            "or leave it out."
+            f"{stride} apart, need at least {horizon + (windows - 1) * stride + 1}. Use fewer "
+            "windows, or leave it out."
         )
     return origins
 
@@ -97,8 +97,8 @@ def warn_empty(systems: Sequence[Scored]) -> None:
         warnings.warn(
             f"In {empty.sum()} of {len(empty)} windows there is nothing to score: no reading, or "
             "those of new variables alone that never moved, whose errors have no unit. Where rows "
-            "lie more than a horizon apart, a `stride` of as many time steps as lie between them gives "
-            "each window one.",
+            "lie more than a horizon apart, a `stride` of as many time steps as lie between them "
+            "gives each window one.",
             stacklevel=3,
         )
 

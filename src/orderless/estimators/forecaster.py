@@ -42,7 +42,6 @@ from orderless.estimators.intervals import (
     fit_error_table,
     hold_constants,
     in_units,
-    width_of,
 )
 from orderless.estimators.report import MODEL, describe_data, describe_trainings, member_table
 from orderless.models import choose_device
@@ -58,21 +57,15 @@ from orderless.models.forecasting import (
 )
 from orderless.models.forecasting.naive import naive
 from orderless.models.forecasting.network import QUANTILE_LOSS
+from orderless.models.forecasting.quantiles import point_and_width
 from orderless.models.forecasting.season import find_season
-from orderless.models.forecasting.windows import (
-    DEFAULT_CONTEXT,
-    POOLED,
-    choose_contexts,
-    rows_of,
-)
+from orderless.models.forecasting.windows import POOLED, choose_contexts
 from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
 from orderless.training import LOSSES
 
 SYSTEMS_AT_ONCE = 64
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-NARROWEST = 1e-6
-"""Between the outer quantiles, in units of a variable's scale; errors are divided by it."""
 
 
 class Forecaster(Estimator):
@@ -193,11 +186,13 @@ class Forecaster(Estimator):
             device=choose_device(self.device),
         )
         changes = stack_facts([~one.constant for one in systems]).to(series.flat.device)
-        evaluator = WindowEvaluator(series, changes, windows.context, self.horizon_)
+        baselines = stack_facts([one.baseline for one in systems]).float().to(changes.device)
+        evaluator = WindowEvaluator(series, changes, baselines, windows.context, self.horizon_)
         fitted = fit_stack(evaluator, windows, self.season_, self._choices(), self._run(checkpoint))
         self.stack_, self.weights_ = fitted.stack, fitted.weights
+        self.quantile_table_ = fitted.table
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
-        self.error_table_ = self._calibrate(evaluator, windows, systems)
+        self.error_table_ = self._calibrate(evaluator, windows)
         self._write_report(panel, evaluator, windows, fitted)
         return self
 
@@ -262,9 +257,9 @@ class Forecaster(Estimator):
     ) -> Backtest:
         """Forecast the last part of the data from several origins, without fitting again.
 
-        The origins lie `stride` time steps apart (the horizon, if None), the last one `horizon` steps
-        before the end. Give data that `fit` has not seen: what it has seen flatters it. The naive
-        forecasts beside it are scored where the model has a forecast, and nowhere else.
+        The origins lie `stride` time steps apart (the horizon, if None), the last one `horizon`
+        steps before the end. Give data that `fit` has not seen: what it has seen flatters it. The
+        naive forecasts beside it are scored where the model has a forecast, and nowhere else.
 
         Time stamps are read as in `predict`, whose forecasts are to be judged: daily rows given to
         an hourly model are met by one forecast in 24. A warning says in how many windows there is
@@ -333,20 +328,13 @@ class Forecaster(Estimator):
         )
 
     @torch.inference_mode()
-    def _calibrate(
-        self, evaluator: WindowEvaluator, windows: ForecastingWindows, systems: Sequence[Scaled]
-    ) -> ErrorTable:
+    def _calibrate(self, evaluator: WindowEvaluator, windows: ForecastingWindows) -> ErrorTable:
         """The errors on the calibration windows, each in units of the width of its forecast."""
-        each = stack_facts([one.baseline for one in systems]).float().to(evaluator.changes.device)
-        baselines = rows_of(each, windows.calibration, None)
         errors, observed, moved = [], [], False
         for batch in evaluator.batches(windows.calibration):
             stays = batch.targets == naive(batch.values, batch.observed, self.horizon_)
             moved = moved or bool((batch.target_observed & ~stays).any())
-            here, baselines = baselines[: len(batch.values)], baselines[len(batch.values) :]
-            if batch.variables is not None:
-                here = here.gather(1, batch.variables)
-            forecast = self._answer(batch, here)
+            forecast = self._answer(batch)
             errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
             observed.append(batch.target_observed.cpu().numpy())
         table = fit_error_table(np.concatenate(errors), np.concatenate(observed))
@@ -377,8 +365,8 @@ class Forecaster(Estimator):
             f"{len(windows.calibration):,} to calibrate; context {self.context_}, horizon "
             f"{self.horizon_}, season {self.season_}",
             *describe_trainings(fitted.outcomes),
-            f"errors    on {len(windows.calibration):,} {seen} windows{some} that chose nothing, in "
-            "units of each variable's standard deviation",
+            f"errors    on {len(windows.calibration):,} {seen} windows{some}, which chose nothing; "
+            "the unit is the standard deviation of each variable",
             *member_table(
                 {name: (e.mae, e.mse) for name, e in errors.items()}, fitted.weights, ("MAE", "MSE")
             ),
@@ -414,9 +402,8 @@ class Forecaster(Estimator):
         for begin in range(0, len(systems), SYSTEMS_AT_ONCE):
             some = systems[begin : begin + SYSTEMS_AT_ONCE]
             batch = self._batch(some)
-            baselines = stack_facts([one.baseline for one in some]).float().to(batch.values.device)
             with threads_for(batch.members.numel()):
-                found = self._answer(batch, baselines)
+                found = self._answer(batch)
             point = torch.where(batch.members.unsqueeze(-1), found.point, torch.nan).cpu()
             points, widths = point.double().numpy(), found.width.expand_as(point).cpu().numpy()
             results += [
@@ -426,11 +413,9 @@ class Forecaster(Estimator):
         return results
 
     @torch.inference_mode()
-    def _answer(self, batch: Batch, baselines: Tensor) -> PointAndWidth[Tensor]:
-        """The forecast, and the unit of its errors; baselines: [batch, variable]."""
-        recent = batch.last(min(self.context_, DEFAULT_CONTEXT))
-        width = width_of(recent.values, recent.masks[0], baselines)
-        return PointAndWidth(self.stack_(batch), width)
+    def _answer(self, batch: Batch) -> PointAndWidth[Tensor]:
+        """The forecast, and the unit of its errors."""
+        return PointAndWidth(*point_and_width(self.stack_, self.quantile_table_, batch))
 
     def _batch(self, systems: Sequence[Scaled]) -> Batch:
         """Pasts as the members see them, where the members lie."""
@@ -442,6 +427,7 @@ class Forecaster(Estimator):
             observed.to(device),
             members.to(device),
             complete=bool(observed.all()),
+            baseline=stack_facts([one.baseline for one in systems]).float().to(device),
         )
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -451,6 +437,8 @@ class Forecaster(Estimator):
         facts |= {"calibration_errors": self.error_table_.count}
         facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
+        if self.quantile_table_ is not None:
+            tensors["quantile_table"] = self.quantile_table_
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
@@ -460,6 +448,7 @@ class Forecaster(Estimator):
         self.error_table_ = ErrorTable(
             tensors["error_table"].numpy(), int(facts["calibration_errors"])
         )
+        self.quantile_table_ = tensors.get("quantile_table")
         super()._restore(facts, tensors)
 
 

@@ -3,8 +3,9 @@
 Split-conformal: the error quantiles of held-out windows, one table for each step ahead, shared by
 the variables so that it serves unseen ones too. If future errors are exchangeable with the held-out
 ones, an 80 % interval holds 80 % of the values on average over variables; those that never change
-do not count. Errors are in units of the standard deviation of their context, `width_of`: of systems
-that differ in size each has its own, and so has a variable whose size is another now than in `fit`.
+do not count. Errors are in units of the standard deviation of their context (`width_of` in
+`models/forecasting/quantiles.py`): of systems that differ in size each has its own, and so has a
+variable whose size is another now than in `fit`.
 Where quantiles were trained they are in units of the distance between the outer ones, so that
 intervals widen where the network is less certain, and still cover.
 
@@ -18,11 +19,9 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
-from torch import Tensor
 
-from orderless.data.transform import CALM, Scaled
+from orderless.data.transform import Scaled
 from orderless.errors import SettingError
-from orderless.nn.normalization import movement, normalize
 
 LEVELS = np.linspace(0.0, 1.0, 401)
 Array = TypeVar("Array")
@@ -79,18 +78,6 @@ class ErrorTable:
             "`validation_share`.",
             stacklevel=3,
         )
-
-
-def width_of(values: Tensor, observed: Tensor | None, baselines: Tensor) -> Tensor:
-    """The unit of errors after each context: values [..., context], baselines [...] to
-    [..., 1].
-
-    It is the standard deviation in the context and some of the baseline scale: rain that has not
-    fallen for a day may fall. The variance of n independent readings is too small by an n-th, which is added too.
-    """
-    scale = movement(normalize(values, observed, scale=False).values, observed)
-    count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
-    return (scale.square() + (CALM + 1 / count) * baselines.unsqueeze(-1).square()).sqrt()
 
 
 def hold_constants(past: Scaled, point: np.ndarray, width: np.ndarray) -> PointAndWidth[np.ndarray]:

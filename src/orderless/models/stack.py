@@ -12,7 +12,7 @@ from orderless.models.member import Member, State
 from orderless.nn import VI2DSSM
 from orderless.theory import Certificate, certify
 
-LEAST_WEIGHT = 0.02
+LEAST_WEIGHT = 0.05
 """A member with less is left out: it costs time and changes nothing."""
 
 

@@ -81,7 +81,7 @@ class ForecastingNetwork(nn.Module):
         if self.quantiles:
             self.around = nn.Linear(config.head_rank, horizon * len(self.quantiles))
             nn.init.zeros_(self.around.weight)
-            # A normal error of half the context's standard deviation: ordered, and of the right size.
+            # A normal error of half the context's scale: ordered, and of the right size.
             normal = torch.tensor([0.5 * NormalDist().inv_cdf(q) for q in self.quantiles])
             # On a device of its own, for a network that is made without numbers to be filled later.
             levels = torch.tensor(self.quantiles, device="cpu")

@@ -8,6 +8,7 @@ weight comes from the selection windows, beside the stack of closed forms.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from orderless.models.forecasting.network import (
     training_settings,
     windows_per_step,
 )
+from orderless.models.forecasting.quantiles import quantile_table, width_of, with_quantiles
 from orderless.models.forecasting.ridge import CrossFitted, Ridge, fit_ridges
 from orderless.models.forecasting.windows import (
     DEFAULT_CONTEXT,
@@ -40,7 +42,7 @@ from orderless.models.stack import Stack, keep_earners
 from orderless.models.weights import fit_shrunk_weights
 from orderless.nn import ForecastingNetwork, NetworkConfig
 from orderless.training import LOSSES, Outcome
-from orderless.training.losses import Loss
+from orderless.training.losses import Loss, pinball
 
 CLOSED = ("naive", "seasonal naive", "ridge", "coupled ridge")
 NETWORKS = ("network on ridge", "network")
@@ -51,7 +53,8 @@ MOST_ENTRIES = 2**18
 """Targets in them."""
 Answer = Callable[[Batch], Tensor]
 Part = tuple[Tensor, Tensor]
-"""Answers [entry, column] on some windows, and the targets [entry]."""
+"""Answers [entry, column] on some windows (with quantiles, [entry, column, quantile]), and the
+targets [entry]."""
 PARTS = 4
 """Stretches of the selection windows, of which each is left out once to find a weight."""
 
@@ -77,12 +80,14 @@ class Choices:
 class FittedStack:
     """The stack, and what became of every member that was tried.
 
+    table       quantiles of the errors of the closed forms, where quantiles are trained
     errors      on the calibration windows, which choose nothing, by name; the stack is not in it
     weights     by name; 0 where a member was left out
     outcomes    of the trainings, by name
     """
 
     stack: Stack
+    table: Tensor | None
     errors: dict[str, Errors]
     weights: dict[str, float]
     outcomes: dict[str, Outcome]
@@ -117,28 +122,29 @@ def fit_stack(
     asked = [i for i, one in enumerate(closed) if _kind(one.member) in choices.members]
     tried: list[Member] = [closed[i].member for i in asked]
     weights = _weigh([(given[:, asked], target) for given, target in parts], loss)
-    networks, outcomes = [], {}
+    networks, outcomes, idle = [], {}, []
     for kind in (one for one in NETWORKS if one in choices.members):
         config = choices.config(windows.context)
         start = _best_ridge(closed, parts, loss, pooled=config.coupled)
         network, outcome = _train(kind, evaluator, windows, start, choices, run)
-        networks.append(network)
+        # Before any training, the network on a ridge is that ridge.
+        unlearned = network.network.config.skip and outcome.best_epoch == 0 and asked
+        (idle if unlearned else networks).append(network)
         outcomes[network.name] = outcome
+
+    def base(fold: int) -> Stack:
+        return Stack(tuple(closed[i].of_fold[fold] for i in asked), tuple(weights.tolist()))
+
+    table = _quantile_table(evaluator, folds, base, choices.quantiles) if asked else None
     if networks:
-
-        def beside(fold: int) -> list[Answer]:
-            base = [closed[i].of_fold[fold] for i in asked]
-            return [*([Stack(tuple(base), tuple(weights.tolist()))] if base else []), *networks]
-
-        found = _weigh(_split(_answers(evaluator, folds, beside, selection=True)), loss)
-        share = found[: len(found) - len(networks)]
-        weights = torch.cat((weights * share if asked else weights, found[len(share) :]))
+        weights = _weigh_networks(evaluator, folds, base, weights, networks, table, loss)
         tried += networks
     stack = keep_earners(tried, weights)
+    tried += idle
     known = {one.name: 0.0 for one in tried}
     known |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
     errors = {one.name: evaluator.errors(windows.calibration, one) for one in tried}
-    return FittedStack(stack, errors, known, outcomes)
+    return FittedStack(stack, table, errors, known, outcomes)
 
 
 def _fit_closed_forms(
@@ -206,6 +212,62 @@ def _train(
     return NetworkForecast(module), outcome
 
 
+def _weigh_networks(
+    evaluator: WindowEvaluator,
+    folds: Folds,
+    base: Callable[[int], Stack],
+    weights: Tensor,
+    networks: Sequence[NetworkForecast],
+    table: Tensor | None,
+    loss: Loss,
+) -> Tensor:
+    """Weights of closed forms and networks together, by the selection windows.
+
+    What the closed forms keep is shared out among them as before. Where quantiles are trained, the
+    loss is that of the quantiles.
+    """
+    levels = networks[0].network.levels if networks[0].network.quantiles else None
+
+    def columns(fold: int) -> list[Answer]:
+        closed = [base(fold)] if len(weights) else []
+        if levels is None:
+            return [*closed, *networks]
+        around = [lambda batch, one=one: with_quantiles(one(batch), batch, table) for one in closed]
+        return [
+            *around,
+            *(lambda batch, one=one: one.forecast(batch).quantiles for one in networks),
+        ]
+
+    if levels is not None:
+        loss = partial(pinball, levels=levels.cpu())
+    found = _weigh(_split(_answers(evaluator, folds, columns, selection=True)), loss)
+    kept, earned = found.tensor_split([len(found) - len(networks)])
+    return torch.cat((weights * kept if len(weights) else weights, earned))
+
+
+def _quantile_table(
+    evaluator: WindowEvaluator,
+    folds: Folds,
+    base: Callable[[int], Stack],
+    levels: Sequence[float],
+) -> Tensor | None:
+    """Quantiles of the held-out errors of the closed forms; None where no quantiles are trained."""
+    if not levels:
+        return None
+    ahead = torch.arange(evaluator.horizon, dtype=torch.float32)
+
+    def columns(fold: int) -> list[Answer]:
+        def units(batch: Batch) -> Tensor:
+            return width_of(batch).expand_as(batch.targets)
+
+        return [base(fold), units, lambda batch: ahead.to(batch.targets).expand_as(batch.targets)]
+
+    parts = _answers(evaluator, folds, columns)
+    point, unit, step = torch.cat([answers for answers, _ in parts]).unbind(1)
+    errors = (torch.cat([target for _, target in parts]) - point) / unit
+    return quantile_table(errors, step, evaluator.horizon, levels)
+
+
 def _best_ridge(
     closed: Sequence[CrossFitted], parts: Sequence[Part], loss: Loss, *, pooled: bool
 ) -> Ridge:
@@ -232,7 +294,7 @@ def _answers(
         windows = thin(folds.windows[chosen & ~folds.final if selection else chosen], most)
         answers, targets = [], []
         with torch.inference_mode():
-            for batch in evaluator.batches(windows):
+            for batch in evaluator.batches(windows) if len(windows) else ():
                 there = batch.target_observed
                 answers.append(torch.stack([one(batch)[there] for one in columns(fold)], 1).cpu())
                 targets.append(batch.targets[there].cpu())
@@ -257,7 +319,7 @@ def _weigh(parts: Sequence[Part], loss: Loss) -> Tensor:
         return torch.zeros(0, dtype=torch.float64)
 
     def of(answers: Tensor, target: Tensor) -> Callable[[Tensor], Tensor]:
-        return lambda weights: loss(answers @ weights, target, None)
+        return lambda weights: loss(answers.movedim(1, -1) @ weights, target, None)
 
     return fit_shrunk_weights([of(*part) for part in parts], count)
 

@@ -107,7 +107,7 @@ def cut_forecasting_windows(
 
 
 def choose_contexts(longest: int) -> tuple[int, ...]:
-    """Contexts that members look at where the user names none: 720, 336 and 96, or in proportion."""
+    """Contexts of the members where the user names none: 720, 336 and 96, or in proportion."""
     return tuple(sorted({max(1, round(longest * part)) for part in (2 / 15, 7 / 15, 1)}))
 
 
@@ -122,18 +122,22 @@ class Errors:
 class WindowEvaluator:
     """Scores forecasts on windows by index, over every target that says how good they are.
 
-    changes: [system, variable], False for variables that never change. To forecast them is no
-    merit, and with their errors, which are 0, those of the others would seem small.
+    changes     [system, variable], False for variables that never change. To forecast them is no
+                merit, and with their errors, which are 0, those of the others would seem small
+    baselines   [system, variable], baseline scales for intervals
     """
 
-    def __init__(self, series: Series, changes: Tensor, context: int, horizon: int) -> None:
-        self.series, self.changes = series, changes
+    def __init__(
+        self, series: Series, changes: Tensor, baselines: Tensor, context: int, horizon: int
+    ) -> None:
+        self.series, self.changes, self.baselines = series, changes, baselines
         self.context, self.horizon = context, horizon
         self.complete = bool(series.flat_observed.all() and series.members.all())
 
     def to(self, device: torch.device) -> None:
         """Move the series."""
         self.series, self.changes = self.series.to(device), self.changes.to(device)
+        self.baselines = self.baselines.to(device)
 
     @torch.no_grad()
     def errors(
@@ -170,7 +174,8 @@ class WindowEvaluator:
             counts = rows_of(self.changes, part, some)
             counts = counts & batch.observed[..., -self.context :].any(-1)
             targets = batch.target_observed & counts.unsqueeze(-1)
-            yield replace(batch, target_observed=targets, complete=complete)
+            baseline = rows_of(self.baselines, part, some)
+            yield replace(batch, target_observed=targets, complete=complete, baseline=baseline)
 
     def gather(
         self, windows: Tensor, variables: Tensor | None = None, context: int | None = None

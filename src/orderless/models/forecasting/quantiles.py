@@ -1,0 +1,69 @@
+"""How wide a forecast may be off: by the context, and by quantiles where a network has any."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from orderless.data import Batch
+from orderless.data.transform import CALM
+from orderless.models.forecasting.network import NetworkForecast
+from orderless.models.forecasting.windows import DEFAULT_CONTEXT
+from orderless.models.stack import Stack
+from orderless.nn.normalization import movement, normalize
+
+NARROWEST = 1e-6
+"""Between the outer quantiles, in units of a variable's scale; errors are divided by it."""
+
+
+def width_of(batch: Batch) -> Tensor:
+    """The unit of errors after each context, [window, variable, 1].
+
+    It is the standard deviation in the context and some of the baseline scale: rain that has not
+    fallen for a day may fall. The variance of n independent readings is too small by an n-th, which
+    is added too.
+    """
+    recent = batch.last(min(batch.values.shape[-1], DEFAULT_CONTEXT))
+    values, observed = recent.values, None if recent.complete else recent.observed
+    scale = movement(normalize(values, observed, scale=False).values, observed)
+    count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
+    assert batch.baseline is not None
+    return (scale.square() + (CALM + 1 / count) * batch.baseline.unsqueeze(-1).square()).sqrt()
+
+
+def quantile_table(errors: Tensor, steps: Tensor, horizon: int, levels: Sequence[float]) -> Tensor:
+    """Quantiles [horizon, level] of errors [entry], by how many steps ahead [entry] each lies.
+
+    A step without an error has the quantiles of all.
+    """
+    wanted = torch.tensor(levels, dtype=errors.dtype)
+    everything = errors.quantile(wanted)
+    rows = [errors[steps == step] for step in range(horizon)]
+    return torch.stack([row.quantile(wanted) if len(row) else everything for row in rows])
+
+
+def with_quantiles(point: Tensor, batch: Batch, table: Tensor) -> Tensor:
+    """Quantiles [..., horizon, level] around the point forecast of closed forms."""
+    return point.unsqueeze(-1) + width_of(batch).unsqueeze(-1) * table.to(point)
+
+
+def point_and_width(stack: Stack, table: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The forecast of a stack, and the unit of its errors.
+
+    table: quantiles of the errors of the closed forms; then the unit is the distance between the
+    outer quantiles, those of the networks among them. Without one, it follows from the context.
+    """
+    if table is None:
+        return stack(batch), width_of(batch)
+    point, range_, closed = torch.zeros(()), torch.zeros(()), 0.0
+    for member, weight in zip(stack.members, stack.weights, strict=True):
+        if isinstance(member, NetworkForecast):
+            forecast = member.forecast(batch)
+            assert forecast.quantiles is not None
+            point = point + weight * forecast.point
+            range_ = range_ + weight * (forecast.quantiles[..., -1] - forecast.quantiles[..., 0])
+        else:
+            point = point + weight * member(batch)
+            closed += weight
+    outer = (table[:, -1] - table[:, 0]).to(batch.values)
+    return point, (range_ + closed * width_of(batch) * outer).clamp(min=NARROWEST)
