@@ -156,7 +156,7 @@ class Transform:
         pairs = {
             name: (float(mean), float(scale)) for name, (mean, scale) in facts["scales"].items()
         }
-        return cls(**{**facts, "scales": pairs})
+        return replace(cls({}), **{**facts, "scales": pairs})
 
     def _apply(self, system: System, scales: Scales, last: int | None, end: int | None) -> Scaled:
         order, restore = canonical_order(system.variables)

@@ -7,7 +7,7 @@ system are unobserved, so a short system needs no padding of its own.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ class Batch:
 
     values, observed            [window, variable, context]
     members                     [window, variable] bool: False where a row is padding
-    targets, target_observed    [window, variable, horizon]; None where the future is asked for
+    targets, target_observed    [window, variable, horizon]; empty where the future is asked for
     variables                   [window, variable] which of their system they are; None for all
     complete                    True where every entry is known to be observed
     baseline                    [window, variable] baseline scales, for intervals; None without any
@@ -36,8 +36,8 @@ class Batch:
     values: Tensor
     observed: Tensor
     members: Tensor
-    targets: Tensor | None = None
-    target_observed: Tensor | None = None
+    targets: Tensor = field(default_factory=lambda: torch.empty(0))
+    target_observed: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.bool))
     variables: Tensor | None = None
     complete: bool = False
     baseline: Tensor | None = None

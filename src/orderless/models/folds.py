@@ -70,6 +70,14 @@ def cut_folds(train: Tensor, selection: Tensor, horizon: int) -> Folds:
     systems = len(first)
     if systems >= FEWEST_SYSTEMS:
         return Folds(windows, windows[:, 0] % MOST_BLOCKS, nothing, nothing, final, MOST_BLOCKS)
+    return one_fold(train, selection)
+
+
+def one_fold(train: Tensor, selection: Tensor) -> Folds:
+    """The selection windows are the only ones that are held out."""
+    windows = torch.cat((train, selection))
+    final = torch.arange(len(windows)) < len(train)
+    nothing = torch.zeros_like(final)
     return Folds(windows, (~final).long() - 1, nothing, nothing, final, 1)
 
 

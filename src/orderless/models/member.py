@@ -24,12 +24,15 @@ class State(NamedTuple):
 class Member(Protocol):
     """A fitted way to answer.
 
-    kind        tells how to read `state`: the key of the class in a table of members
-    name        unique in a stack, and a column of every table: "ridge 336"
+    `kind` says how to read `state`: it is the key of the class in a table of members.
     """
 
     kind: ClassVar[str]
-    name: str
+
+    @property
+    def name(self) -> str:
+        """Unique in a stack, and a column of every table: "ridge 336"."""
+        ...
 
     def __call__(self, batch: Batch) -> Tensor:
         """The answer for each window: a forecast, class scores, or errors."""

@@ -87,9 +87,9 @@ def certify_members(
     stack: Stack, variables: int, smallest_step: float | None = None
 ) -> dict[str, Certificate]:
     """A certificate of stability for each member with dynamics, by name."""
-    dynamical = [
-        one
-        for one in stack.members
-        if one.module is not None and any(isinstance(x, VI2DSSM) for x in one.module.modules())
-    ]
-    return {one.name: certify(one.module, variables, smallest_step) for one in dynamical}
+    modules = {one.name: one.module for one in stack.members if one.module is not None}
+    return {
+        name: certify(module, variables, smallest_step)
+        for name, module in modules.items()
+        if any(isinstance(layer, VI2DSSM) for layer in module.modules())
+    }

@@ -107,8 +107,8 @@ class LinearForecast(nn.Module):
         ]
         weights = _cross_fit(final.company(weights[0]), pairs, penalties)
         for linear, both in zip((self, *each), weights, strict=True):
-            linear.shift.copy_(both[:, : self.context])
-            linear.pooled.copy_(both[:, self.context :])
+            shift, pooled = both.tensor_split(2, dim=1)
+            linear.load_state_dict({"own": linear.own, "shift": shift, "pooled": pooled})
         return each
 
     def without_company(self) -> "LinearForecast":

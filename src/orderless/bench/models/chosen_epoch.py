@@ -13,7 +13,7 @@ from torch import nn
 from orderless import Classifier, Forecaster
 from orderless.data import Panel, window_starts
 from orderless.estimators.classification_task import ClassificationTask
-from orderless.estimators.forecasting_windows import ForecastingWindows
+from orderless.models.forecasting import ForecastingWindows
 from orderless.estimators.preparation import learn_scales, share_scale
 
 
@@ -27,7 +27,7 @@ class EndChoosesEpoch(Forecaster):
     def _cut_windows(self, panel: Panel) -> ForecastingWindows:
         lengths = [len(system.times) for system in panel.systems]
         ends = [length - self.horizon for length in lengths]
-        context = int(self.context)
+        context, horizon = int(self.context), int(self.horizon)
 
         def cut(targets: list[tuple[int, int]], shortest: int):
             return window_starts(
@@ -36,7 +36,7 @@ class EndChoosesEpoch(Forecaster):
 
         train = cut([(0, end) for end in ends], self.horizon)
         last = cut(list(zip(ends, lengths, strict=True)), 1)
-        return ForecastingWindows(context, train, last, last, ends, held_out=True)
+        return ForecastingWindows(context, horizon, train, last, last, ends, held_out=True)
 
 
 class RightCasesChoose(ClassificationTask):

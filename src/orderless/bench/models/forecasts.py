@@ -24,7 +24,7 @@ from orderless.bench.protocols.long_term_rules import (
 )
 from orderless.data import Series
 from orderless.errors import SettingError
-from orderless.estimators.baselines import naive, seasonal_naive
+from orderless.models.forecasting.naive import naive, seasonal_naive
 
 ENTRIES_AT_ONCE = {"cuda": 2**22, "cpu": 2**19}
 """Of look-backs and targets, in one forward pass: networks need a hundred times their input."""

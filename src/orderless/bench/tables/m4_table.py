@@ -21,8 +21,8 @@ from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.seeds import run_seeds
 from orderless.bench.table import Metric, Table
 from orderless.errors import DataError, SettingError
-from orderless.estimators.baselines import naive, seasonal_naive
 from orderless.estimators.report import MODEL as OURS
+from orderless.models.forecasting.naive import naive, seasonal_naive
 
 NAME = "m4"
 MODELS = ("orderless", "naive", "seasonal naive", "naive2")

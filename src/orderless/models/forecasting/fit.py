@@ -135,7 +135,7 @@ def fit_stack(
     def base(fold: int) -> Stack:
         return Stack(tuple(closed[i].of_fold[fold] for i in asked), tuple(weights.tolist()))
 
-    table = _quantile_table(evaluator, folds, base, choices.quantiles) if asked else None
+    table = _quantile_table(evaluator, folds, base if asked else None, choices.quantiles)
     if networks:
         weights = _weigh_networks(evaluator, folds, base, weights, networks, table, loss)
         tried += networks
@@ -230,15 +230,14 @@ def _weigh_networks(
 
     def columns(fold: int) -> list[Answer]:
         closed = [base(fold)] if len(weights) else []
-        if levels is None:
+        if levels is None or table is None:
             return [*closed, *networks]
-        around = [lambda batch, one=one: with_quantiles(one(batch), batch, table) for one in closed]
         return [
-            *around,
-            *(lambda batch, one=one: one.forecast(batch).quantiles for one in networks),
+            *(partial(with_quantiles, one, table) for one in closed),
+            *(one.quantiles for one in networks),
         ]
 
-    if levels is not None:
+    if levels is not None and table is not None:
         loss = partial(pinball, levels=levels.cpu())
     found = _weigh(_split(_answers(evaluator, folds, columns, selection=True)), loss)
     kept, earned = found.tensor_split([len(found) - len(networks)])
@@ -248,12 +247,14 @@ def _weigh_networks(
 def _quantile_table(
     evaluator: WindowEvaluator,
     folds: Folds,
-    base: Callable[[int], Stack],
+    base: Callable[[int], Stack] | None,
     levels: Sequence[float],
 ) -> Tensor | None:
     """Quantiles of the held-out errors of the closed forms; None where no quantiles are trained."""
     if not levels:
         return None
+    if base is None:
+        return torch.zeros(evaluator.horizon, len(levels))
     ahead = torch.arange(evaluator.horizon, dtype=torch.float32)
 
     def columns(fold: int) -> list[Answer]:

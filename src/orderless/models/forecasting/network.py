@@ -46,6 +46,12 @@ class NetworkForecast:
         batch = batch.last(self.network.context)
         return self.network(batch.values, *batch.masks)
 
+    def quantiles(self, batch: Batch) -> Tensor:
+        """Those that were trained, [window, variable, horizon, quantile]."""
+        quantiles = self.forecast(batch).quantiles
+        assert quantiles is not None
+        return quantiles
+
     def to(self, device: torch.device) -> None:
         """Move the weights."""
         self.network.to(device)

@@ -42,8 +42,9 @@ def quantile_table(errors: Tensor, steps: Tensor, horizon: int, levels: Sequence
     return torch.stack([row.quantile(wanted) if len(row) else everything for row in rows])
 
 
-def with_quantiles(point: Tensor, batch: Batch, table: Tensor) -> Tensor:
+def with_quantiles(closed: Stack, table: Tensor, batch: Batch) -> Tensor:
     """Quantiles [..., horizon, level] around the point forecast of closed forms."""
+    point = closed(batch)
     return point.unsqueeze(-1) + width_of(batch).unsqueeze(-1) * table.to(point)
 
 
@@ -60,8 +61,8 @@ def point_and_width(stack: Stack, table: Tensor | None, batch: Batch) -> tuple[T
         if isinstance(member, NetworkForecast):
             forecast = member.forecast(batch)
             assert forecast.quantiles is not None
-            point = point + weight * forecast.point
-            range_ = range_ + weight * (forecast.quantiles[..., -1] - forecast.quantiles[..., 0])
+            low, *_, high = forecast.quantiles.unbind(-1)
+            point, range_ = point + weight * forecast.point, range_ + weight * (high - low)
         else:
             point = point + weight * member(batch)
             closed += weight

@@ -1,6 +1,6 @@
 """Ridge on the own context, and on the own and the pooled one: closed forms, cross-fitted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, Self
 
@@ -24,7 +24,7 @@ class CrossFitted(NamedTuple):
     """A member, and how it answers for each fold, fitted without that fold."""
 
     member: Member
-    of_fold: Sequence[Callable[[Batch], Tensor]]
+    of_fold: Sequence[Member]
 
 
 @dataclass(frozen=True)
