@@ -1,6 +1,8 @@
 """What may stand in the config of a saved estimator, fact by fact."""
 
 from orderless.data.frequency import UNITS
+from orderless.models.facts import NAMES, STEPS
+from orderless.models.stack import MEMBERS
 from orderless.schema import (
     Check,
     either,
@@ -15,13 +17,8 @@ from orderless.schema import (
     whole,
 )
 
-STEPS = whole(1, 10**6)
-"""A length in time."""
-NAMES = listing(text(), distinct=True)
 LABEL = either(text(), number(), flag, listing(either(text(), number(), flag)))
 """Of a column."""
-SIZE = whole(1, 2**20)
-RANGE = listing(number(0, 1e6), 2)
 FREQUENCIES = listing(
     record(
         {
@@ -32,27 +29,28 @@ FREQUENCIES = listing(
         }
     )
 )
-NETWORK = record(
-    dict.fromkeys(
-        ("patch", "stride", "channels", "layers", "expansion", "states", "kernel", "head_rank"),
-        SIZE,
-    )
-    | dict.fromkeys(("long_steps", "short_steps", "spectral_steps"), RANGE)
-    | dict.fromkeys(("spectral_layout", "gate", "pool", "coupling", "center"), text())
-    | {"branches": NAMES, "scale": flag, "skip": flag, "dropout": number(0, 1)}
+HISTORY = listing(
+    record({"number": whole(0), "loss": optional(number()), "score": optional(number())})
+)
+"""The epochs of a training."""
+TRANSFORM = record(
+    {
+        "scales": mapping(listing(number(), 2)),
+        "baselines": optional(mapping(number(0))),
+        "centers": optional(mapping(mapping(number()))),
+        "shared": flag,
+        "watch_constants": flag,
+    }
 )
 SHARED = {
     "variables_in": NAMES,
     "columns": mapping(LABEL),
     "seed": whole(0),
-    "scales": mapping(listing(number(), 2)),
+    "transform": TRANSFORM,
     "errors": plain,
-    "history": listing(
-        record(
-            {"number": whole(0), "loss": optional(number()), "score": optional(number())},
-        )
-    ),
-    "network": NETWORK,
+    "weights": mapping(number(0, 1)),
+    "history": mapping(HISTORY),
+    "members": MEMBERS,
     "report": listing(text()),
 }
 FACTS: dict[str, Check] = {
@@ -62,11 +60,9 @@ FACTS: dict[str, Check] = {
             "context": STEPS,
             "horizon": STEPS,
             "season": STEPS,
-            "blend": number(0, 1),
             "quantiles": listing(number(0, 1)),
-            "calibration_errors": optional(whole(0)),
+            "calibration_errors": whole(0),
             "frequencies": FREQUENCIES,
-            "usual_spreads": optional(mapping(number(0))),
         }
     ),
     "Classifier": record(

@@ -22,8 +22,9 @@ from torch import Tensor
 import orderless
 from orderless import io, schema
 from orderless.errors import DtypeError, ModelFileError, SettingError
-from orderless.estimators.base import Estimator, choose_device
+from orderless.estimators.base import Estimator
 from orderless.estimators.facts import FACTS
+from orderless.models import choose_device
 
 FORMAT = "orderless-model"
 VERSION = 2
@@ -150,7 +151,7 @@ def load(folder: str | Path, device: str | None = None) -> Any:
             f"{orderless.__version__} (it was saved by {config['orderless'][:60]}): {why}"
         ) from error
     estimator.device = _find_device(folder, estimator.device) if device is None else device
-    estimator.network_.to(choose_device(estimator.device))
+    estimator.stack_.to(choose_device(estimator.device))
     return estimator
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Batch
+from orderless.schema import Check
 
 
 class State(NamedTuple):
@@ -24,10 +25,12 @@ class State(NamedTuple):
 class Member(Protocol):
     """A fitted way to answer.
 
-    `kind` says how to read `state`: it is the key of the class in a table of members.
+    kind    says how to read `state`: it is the key of the class in a table of members
+    schema  what may stand in the facts of a saved one
     """
 
     kind: ClassVar[str]
+    schema: ClassVar[Check]
 
     @property
     def name(self) -> str:

@@ -8,12 +8,19 @@ import torch
 from torch import Tensor
 
 from orderless.data import Batch
+from orderless.errors import ModelFileError
 from orderless.models.member import Member, State
 from orderless.nn import VI2DSSM
+from orderless.schema import listing, mapping, number, plain, record, text
 from orderless.theory import Certificate, certify
 
 LEAST_WEIGHT = 0.05
 """A member with less is left out: it costs time and changes nothing."""
+
+MEMBERS = listing(
+    record({"kind": text(), "name": text(), "weight": number(0, 1), "facts": mapping(plain)})
+)
+"""The members of a saved stack; the facts of each have a schema of their own."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +57,12 @@ class Stack:
     def state(self) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
         """Facts of each member as JSON, and the tensors of all under their numbers."""
         facts, tensors = [], {}
-        for number, (member, weight) in enumerate(zip(self.members, self.weights, strict=True)):
+        for place, (member, weight) in enumerate(zip(self.members, self.weights, strict=True)):
             state = member.state()
             facts.append(
                 {"kind": member.kind, "name": member.name, "weight": weight, "facts": state.facts}
             )
-            tensors |= {f"members/{number}/{name}": value for name, value in state.tensors.items()}
+            tensors |= {f"members/{place}/{name}": value for name, value in state.tensors.items()}
         return facts, tensors
 
     @classmethod
@@ -67,10 +74,15 @@ class Stack:
     ) -> "Stack":
         """What `state` gave; `kinds` are the classes of the task's members by kind."""
         members = []
-        for number, one in enumerate(facts):
-            start = f"members/{number}/"
+        for place, one in enumerate(facts):
+            if one["kind"] not in kinds:
+                known = ", ".join(kinds)
+                raise ModelFileError(f"There is no member of kind {one['kind']!r}, only {known}.")
+            kind = kinds[one["kind"]]
+            kind.schema(one["facts"], f"member {place}")
+            start = f"members/{place}/"
             own = {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
-            members.append(kinds[one["kind"]].restore(State(one["facts"], own)))
+            members.append(kind.restore(State(one["facts"], own)))
         return cls(tuple(members), tuple(float(one["weight"]) for one in facts))
 
 

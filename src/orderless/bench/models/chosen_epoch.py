@@ -13,8 +13,8 @@ from torch import nn
 from orderless import Classifier, Forecaster
 from orderless.data import Panel, window_starts
 from orderless.estimators.classification_task import ClassificationTask
-from orderless.models.forecasting import ForecastingWindows
 from orderless.estimators.preparation import learn_scales, share_scale
+from orderless.models.forecasting import ForecastingWindows
 
 
 class EndChoosesEpoch(Forecaster):

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import MOST_VARIABLES, Batch, choose_variables, draw_variables
+from orderless.models.facts import NETWORK, STEPS, rebuild
 from orderless.models.fingerprint import fingerprint
 from orderless.models.forecasting.windows import WindowEvaluator, all_exist
 from orderless.models.member import State
 from orderless.nn import Forecast, ForecastingNetwork, NetworkConfig
+from orderless.schema import Check, listing, number, record
 from orderless.training import LOSSES
 from orderless.training.losses import pinball
 
@@ -31,6 +33,14 @@ class NetworkForecast:
 
     network: ForecastingNetwork
     kind: ClassVar[str] = "network"
+    schema: ClassVar[Check] = record(
+        {
+            "config": NETWORK,
+            "context": STEPS,
+            "horizon": STEPS,
+            "quantiles": listing(number(0, 1)),
+        }
+    )
 
     @property
     def name(self) -> str:
@@ -74,12 +84,12 @@ class NetworkForecast:
 
     @classmethod
     def restore(cls, state: State) -> Self:
-        """The same network. Its weights are not drawn first: another thread may be drawing."""
+        """The same network."""
         facts = dict(state.facts)
-        with torch.device("meta"):
-            network = ForecastingNetwork(NetworkConfig(**facts.pop("config")), **facts)
-        network.load_state_dict(dict(state.tensors), assign=True)
-        return cls(network.eval().requires_grad_(False))
+        config = NetworkConfig(**facts.pop("config"))
+        return cls(
+            rebuild(lambda: ForecastingNetwork(config, **facts), state.tensors, config.layers)
+        )
 
 
 def name_of(config: NetworkConfig) -> str:

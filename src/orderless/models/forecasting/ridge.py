@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Batch, choose_variables
+from orderless.models.facts import STEPS, rebuild
 from orderless.models.folds import Folds
 from orderless.models.forecasting.windows import POOLED, WindowEvaluator
 from orderless.models.member import Member, State
 from orderless.nn import LinearForecast, RidgeStatistics
+from orderless.schema import Check, flag, record, text
 
 MOST_ROWS = 200_000
 """Contexts of one variable that a ridge is fitted on at most; more do not change its weights."""
@@ -33,6 +35,9 @@ class Ridge:
 
     linear: LinearForecast
     kind: ClassVar[str] = "ridge"
+    schema: ClassVar[Check] = record(
+        {"context": STEPS, "horizon": STEPS, "pooled": flag, "center": text(), "scale": flag}
+    )
 
     @property
     def name(self) -> str:
@@ -69,10 +74,7 @@ class Ridge:
     @classmethod
     def restore(cls, state: State) -> Self:
         """The same map."""
-        with torch.device("meta"):
-            linear = LinearForecast(**state.facts)
-        linear.load_state_dict(dict(state.tensors), assign=True)
-        return cls(linear.requires_grad_(False))
+        return cls(rebuild(lambda: LinearForecast(**state.facts), state.tensors, layers=1))
 
 
 def fit_ridges(
