@@ -18,7 +18,7 @@ class Folds:
     fold        [window] the number of the fold that the window belongs to
     before, after   [window] whether the window overlaps with targets of the fold before, or after:
                     a model that is to answer for that fold must not have seen it
-    final       [window] whether the window is fitted on in the end: it is one of training
+    training    [window] whether it is a window of training; the others are of selection
     count       how many folds there are
     """
 
@@ -26,7 +26,7 @@ class Folds:
     fold: Tensor
     before: Tensor
     after: Tensor
-    final: Tensor
+    training: Tensor
     count: int
 
     def excluded(self, fold: int) -> Tensor:
@@ -37,9 +37,14 @@ class Folds:
             | ((self.fold == fold - 1) & self.after)
         )
 
+    @property
+    def selection_apart(self) -> bool:
+        """Whether the last fold is that of the selection windows, and of no others."""
+        return not bool((self.training & (self.fold == self.count - 1)).any())
+
     def groups(self) -> Tensor:
         """A number [window] that is the same for windows that any fold excludes together."""
-        return self.fold * 8 + self.before * 4 + self.after * 2 + self.final
+        return self.fold * 8 + self.before * 4 + self.after * 2 + self.training
 
 
 def cut_folds(train: Tensor, selection: Tensor, horizon: int) -> Folds:
@@ -50,7 +55,7 @@ def cut_folds(train: Tensor, selection: Tensor, horizon: int) -> Folds:
     there is one fold, the selection windows.
     """
     windows = torch.cat((train, selection))
-    final = torch.arange(len(windows)) < len(train)
+    training = torch.arange(len(windows)) < len(train)
     nothing = torch.zeros(len(windows), dtype=torch.bool)
     first, length = _spans(train)
     typical = int(length[length > 0].median()) if len(train) else 0
@@ -66,19 +71,19 @@ def cut_folds(train: Tensor, selection: Tensor, horizon: int) -> Folds:
         before[: len(train)] = (position - begins < horizon) & (block > 0)
         after[: len(train)] = (ends - position <= horizon) & (block < blocks - 1)
         fold = torch.cat((block, torch.full((len(selection),), blocks)))
-        return Folds(windows, fold, before, after, final, blocks + 1)
+        return Folds(windows, fold, before, after, training, blocks + 1)
     systems = len(first)
     if systems >= FEWEST_SYSTEMS:
-        return Folds(windows, windows[:, 0] % MOST_BLOCKS, nothing, nothing, final, MOST_BLOCKS)
+        return Folds(windows, windows[:, 0] % MOST_BLOCKS, nothing, nothing, training, MOST_BLOCKS)
     return one_fold(train, selection)
 
 
 def one_fold(train: Tensor, selection: Tensor) -> Folds:
     """The selection windows are the only ones that are held out."""
     windows = torch.cat((train, selection))
-    final = torch.arange(len(windows)) < len(train)
-    nothing = torch.zeros_like(final)
-    return Folds(windows, (~final).long() - 1, nothing, nothing, final, 1)
+    training = torch.arange(len(windows)) < len(train)
+    nothing = torch.zeros_like(training)
+    return Folds(windows, (~training).long() - 1, nothing, nothing, training, 1)
 
 
 def _spans(train: Tensor) -> tuple[Tensor, Tensor]:

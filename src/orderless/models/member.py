@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from orderless.data import Batch
-from orderless.schema import Check
 
 
 class State(NamedTuple):
@@ -25,12 +24,10 @@ class State(NamedTuple):
 class Member(Protocol):
     """A fitted way to answer.
 
-    kind    says how to read `state`: it is the key of the class in a table of members
-    schema  what may stand in the facts of a saved one
+    `kind` says how to read `state`: it is the key of the class in a table of members.
     """
 
     kind: ClassVar[str]
-    schema: ClassVar[Check]
 
     @property
     def name(self) -> str:
@@ -48,6 +45,10 @@ class Member(Protocol):
     def module(self) -> nn.Module | None:
         """What holds the weights, if any: `verify` and `certify` look into it."""
         ...
+
+    @staticmethod
+    def schema(facts: Any, where: str, /) -> None:
+        """Refuse facts of a saved member that `restore` could not read."""
 
     def state(self) -> State:
         """Facts and tensors, from which `restore` makes the same member."""

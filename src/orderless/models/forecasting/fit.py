@@ -65,7 +65,8 @@ class Choices:
 
     members     kinds of members, of `CLOSED` and `NETWORKS`
     contexts    that closed forms look at, in rising order
-    config      from a context to the network; its center is kept if `center` is None
+    config      from a context to the network, centered as the ridges are if `center` is None
+    refit       whether closed forms, once weighed, are fitted on selection windows too
     """
 
     members: Collection[str]
@@ -74,6 +75,7 @@ class Choices:
     center: str | None
     loss: str
     quantiles: tuple[float, ...] = ()
+    refit: bool = True
 
 
 @dataclass(frozen=True)
@@ -115,17 +117,19 @@ def fit_stack(
     run: Run,
 ) -> FittedStack:
     """Fit every member, and weigh them."""
-    loss = LOSSES["l1" if choices.loss == QUANTILE_LOSS else choices.loss]
+    losses = _losses_of(choices.loss)
     folds = cut_folds(windows.train, windows.selection, windows.horizon)
-    closed = _fit_closed_forms(evaluator, folds, season, choices, loss)
+    # Otherwise nothing would be left that has not seen the selection windows.
+    choices = replace(choices, refit=choices.refit and folds.selection_apart)
+    closed = _fit_closed_forms(evaluator, folds, season, choices, losses[0])
     parts = _answers(evaluator, folds, lambda fold: [one.of_fold[fold] for one in closed])
     asked = [i for i, one in enumerate(closed) if _kind(one.member) in choices.members]
     tried: list[Member] = [closed[i].member for i in asked]
-    weights = _weigh([(given[:, asked], target) for given, target in parts], loss)
+    weights = _weigh([(given[:, asked], target) for given, target in parts], losses)
     networks, outcomes, idle = [], {}, []
     for kind in (one for one in NETWORKS if one in choices.members):
-        config = choices.config(windows.context)
-        start = _best_ridge(closed, parts, loss, pooled=config.coupled)
+        best = _best_ridge(closed, parts, losses[0], pooled=choices.config(windows.context).coupled)
+        start = best.of_fold[-1] if choices.refit else best.member
         network, outcome = _train(kind, evaluator, windows, start, choices, run)
         # Before any training, the network on a ridge is that ridge.
         unlearned = network.network.config.skip and outcome.best_epoch == 0 and asked
@@ -137,7 +141,7 @@ def fit_stack(
 
     table = _quantile_table(evaluator, folds, base if asked else None, choices.quantiles)
     if networks:
-        weights = _weigh_networks(evaluator, folds, base, weights, networks, table, loss)
+        weights = _weigh_networks(evaluator, folds, base, weights, networks, table, losses)
         tried += networks
     stack = keep_earners(tried, weights)
     tried += idle
@@ -168,7 +172,15 @@ def _fit_closed_forms(
     def fit(context: int, center: str) -> list[CrossFitted]:
         pooled = coupled and (context <= DEFAULT_CONTEXT or len(contexts) == 1)
         scale = choices.config(context).scale
-        return fit_ridges(evaluator, folds, context, pooled=pooled, center=center, scale=scale)
+        return fit_ridges(
+            evaluator,
+            folds,
+            context,
+            pooled=pooled,
+            center=center,
+            scale=scale,
+            refit=choices.refit,
+        )
 
     centers = CENTERS if choices.center is None else (choices.center,)
     tried = {center: fit(middle, center) for center in centers}
@@ -188,11 +200,12 @@ def _train(
     kind: str,
     evaluator: WindowEvaluator,
     windows: ForecastingWindows,
-    start: Ridge,
+    start: Member,
     choices: Choices,
     run: Run,
 ) -> tuple[NetworkForecast, Outcome]:
     """A network with the context and the center of a ridge, on what it leaves over or alone."""
+    assert isinstance(start, Ridge)
     linear = start.linear
     config = replace(
         choices.config(linear.context), skip=kind == "network on ridge", center=linear.center
@@ -219,7 +232,7 @@ def _weigh_networks(
     weights: Tensor,
     networks: Sequence[NetworkForecast],
     table: Tensor | None,
-    loss: Loss,
+    losses: Sequence[Loss],
 ) -> Tensor:
     """Weights of closed forms and networks together, by the selection windows.
 
@@ -238,8 +251,8 @@ def _weigh_networks(
         ]
 
     if levels is not None and table is not None:
-        loss = partial(pinball, levels=levels.cpu())
-    found = _weigh(_split(_answers(evaluator, folds, columns, selection=True)), loss)
+        losses = [partial(pinball, levels=levels.cpu())]
+    found = _weigh(_split(_answers(evaluator, folds, columns, selection=True)), losses)
     kept, earned = found.tensor_split([len(found) - len(networks)])
     return torch.cat((weights * kept if len(weights) else weights, earned))
 
@@ -271,12 +284,12 @@ def _quantile_table(
 
 def _best_ridge(
     closed: Sequence[CrossFitted], parts: Sequence[Part], loss: Loss, *, pooled: bool
-) -> Ridge:
+) -> CrossFitted:
     """The ridge with the least held-out loss; a coupled one, if `pooled` and there are any."""
-    ridges = [(i, one.member) for i, one in enumerate(closed) if isinstance(one.member, Ridge)]
-    alike = [one for one in ridges if (one[1].linear.pooled is not None) == pooled] or ridges
-    losses = _losses(parts, loss)
-    return min(alike, key=lambda one: losses[one[0]])[1]
+    losses = _losses(parts, loss).tolist()
+    ridges = {i: one.member for i, one in enumerate(closed) if isinstance(one.member, Ridge)}
+    alike = [i for i, one in ridges.items() if (one.linear.pooled is not None) == pooled]
+    return closed[min(alike or ridges, key=losses.__getitem__)]
 
 
 def _answers(
@@ -292,7 +305,7 @@ def _answers(
     parts = []
     for fold in range(folds.count):
         chosen = folds.fold == fold
-        windows = thin(folds.windows[chosen & ~folds.final if selection else chosen], most)
+        windows = thin(folds.windows[chosen & ~folds.training if selection else chosen], most)
         answers, targets = [], []
         with torch.inference_mode():
             for batch in evaluator.batches(windows) if len(windows) else ():
@@ -313,16 +326,27 @@ def _split(parts: Sequence[Part]) -> list[Part]:
     return list(zip(answers.chunk(PARTS), target.chunk(PARTS), strict=True))
 
 
-def _weigh(parts: Sequence[Part], loss: Loss) -> Tensor:
-    """Weights of the columns; equal ones where nothing was held out."""
+def _losses_of(name: str) -> list[Loss]:
+    """What weights minimise: the trained loss, and where MAE and MSE are reported, both of them.
+
+    Weights by one alone lose much on the other.
+    """
+    if name in ("smape", QUANTILE_LOSS):
+        return [LOSSES["l1" if name == QUANTILE_LOSS else name]]
+    return [LOSSES["l1"], LOSSES["mse"]] if name != "mse" else [LOSSES["mse"], LOSSES["l1"]]
+
+
+def _weigh(parts: Sequence[Part], losses: Sequence[Loss]) -> Tensor:
+    """Weights of the columns, the mean over the losses; equal ones where nothing was held out."""
     count = parts[0][0].shape[1] if parts else 0
     if count == 0:
         return torch.zeros(0, dtype=torch.float64)
 
-    def of(answers: Tensor, target: Tensor) -> Callable[[Tensor], Tensor]:
+    def of(loss: Loss, answers: Tensor, target: Tensor) -> Callable[[Tensor], Tensor]:
         return lambda weights: loss(answers.movedim(1, -1) @ weights, target, None)
 
-    return fit_shrunk_weights([of(*part) for part in parts], count)
+    each = [fit_shrunk_weights([of(loss, *part) for part in parts], count) for loss in losses]
+    return torch.stack(each).mean(0)
 
 
 def _losses(parts: Sequence[Part], loss: Loss) -> Tensor:

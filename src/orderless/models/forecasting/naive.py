@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from orderless.data import Batch
 from orderless.models.facts import STEPS
 from orderless.models.member import State
-from orderless.schema import Check, optional, record
+from orderless.schema import optional, record
 
 
 def naive(values: Tensor, observed: Tensor, horizon: int) -> Tensor:
@@ -46,7 +46,7 @@ class Naive:
     horizon: int
     season: int | None = None
     kind: ClassVar[str] = "naive"
-    schema: ClassVar[Check] = record({"horizon": STEPS, "season": optional(STEPS)})
+    schema = staticmethod(record({"horizon": STEPS, "season": optional(STEPS)}))
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ from orderless.models.fingerprint import fingerprint
 from orderless.models.forecasting.windows import WindowEvaluator, all_exist
 from orderless.models.member import State
 from orderless.nn import Forecast, ForecastingNetwork, NetworkConfig
-from orderless.schema import Check, listing, number, record
+from orderless.schema import listing, number, record
 from orderless.training import LOSSES
 from orderless.training.losses import pinball
 
@@ -33,13 +33,15 @@ class NetworkForecast:
 
     network: ForecastingNetwork
     kind: ClassVar[str] = "network"
-    schema: ClassVar[Check] = record(
-        {
-            "config": NETWORK,
-            "context": STEPS,
-            "horizon": STEPS,
-            "quantiles": listing(number(0, 1)),
-        }
+    schema = staticmethod(
+        record(
+            {
+                "config": NETWORK,
+                "context": STEPS,
+                "horizon": STEPS,
+                "quantiles": listing(number(0, 1)),
+            }
+        )
     )
 
     @property

@@ -13,7 +13,7 @@ from orderless.models.folds import Folds
 from orderless.models.forecasting.windows import POOLED, WindowEvaluator
 from orderless.models.member import Member, State
 from orderless.nn import LinearForecast, RidgeStatistics
-from orderless.schema import Check, flag, record, text
+from orderless.schema import flag, record, text
 
 MOST_ROWS = 200_000
 """Contexts of one variable that a ridge is fitted on at most; more do not change its weights."""
@@ -35,8 +35,10 @@ class Ridge:
 
     linear: LinearForecast
     kind: ClassVar[str] = "ridge"
-    schema: ClassVar[Check] = record(
-        {"context": STEPS, "horizon": STEPS, "pooled": flag, "center": text(), "scale": flag}
+    schema = staticmethod(
+        record(
+            {"context": STEPS, "horizon": STEPS, "pooled": flag, "center": text(), "scale": flag}
+        )
     )
 
     @property
@@ -85,9 +87,11 @@ def fit_ridges(
     pooled: bool,
     center: str = "mean",
     scale: bool = True,
+    refit: bool = False,
 ) -> list[CrossFitted]:
     """`ridge`, and if `pooled` also `coupled ridge`, from one pass over the windows.
 
+    They are fitted on the windows of training and, if `refit`, of selection.
     Where company adds nothing, the coupled one would be the same, and is left out.
     """
     linear = LinearForecast(context, evaluator.horizon, pooled=pooled, center=center, scale=scale)
@@ -104,7 +108,8 @@ def fit_ridges(
         return statistics
 
     pairs = [(total(~folds.excluded(k)), total(folds.fold == k)) for k in range(folds.count)]
-    each = linear.fit(total(folds.final), pairs)
+    windows = torch.ones_like(folds.training) if refit else folds.training
+    each = linear.fit(total(windows), pairs)
     coupled = CrossFitted(Ridge(linear), [Ridge(one) for one in each])
     if not pooled:
         return [coupled]
@@ -126,10 +131,10 @@ def _collect(
     variables = series.members.shape[1]
     most = max(MOST_ROWS // variables, MANY_WINDOWS)
     thinned = torch.zeros(len(folds.windows), dtype=torch.bool)
-    for part in (folds.final, ~folds.final):
+    for part in (folds.training, ~folds.training):
         places = part.nonzero().squeeze(1)
         thinned[places[:: max(1, -(-len(places) // most))]] = True
-    rows = max(1, MOST_ROWS // max(1, int((thinned & folds.final).sum())))
+    rows = max(1, MOST_ROWS // max(1, int((thinned & folds.training).sum())))
     length = linear.context + linear.horizon
     at_once = max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))
     generator = torch.Generator().manual_seed(0)
