@@ -248,6 +248,7 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
     past = _on_axis(outlook.times)
     axes.plot(past, outlook.history, color=PAST, lw=1.0, label="history")
     for ahead in outlook.ahead:
+        ahead = _joined(outlook, ahead)
         future = _on_axis(ahead.times)
         for order, (percent, (low, high)) in enumerate(sorted(ahead.intervals.items())[::-1]):
             shade = 0.16 + 0.12 * order
@@ -266,6 +267,23 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
     _tidy(axes, outlook.times)
 
 
+def _joined(outlook: Outlook, ahead: Ahead) -> Ahead:
+    """A forecast that begins at the last reading before it, so that no gap is seen."""
+    before = np.flatnonzero((outlook.times < ahead.times[0]) & np.isfinite(outlook.history))
+    if not len(before) or not np.isfinite(ahead.point).any():
+        return ahead
+    time, reading = outlook.times[before[-1]], outlook.history[before[-1]]
+
+    def join(values: np.ndarray) -> np.ndarray:
+        return np.concatenate(([reading], values))
+
+    return Ahead(
+        np.concatenate(([time], ahead.times)),
+        join(ahead.point),
+        {level: (join(low), join(high)) for level, (low, high) in ahead.intervals.items()},
+    )
+
+
 def _draw_bars(axes: "Axes", errors: Mapping[str, float]) -> None:
     best = min(errors.values())
     colors = [AHEAD if error <= best * TIE else "#b8c4d2" for error in errors.values()]
@@ -274,7 +292,7 @@ def _draw_bars(axes: "Axes", errors: Mapping[str, float]) -> None:
     axes.margins(x=0.18)
     axes.invert_yaxis()
     axes.tick_params(labelsize=8)
-    axes.set_title("mean absolute error (least, and ties, blue)", loc="left", fontsize=10)
+    axes.set_title("mean absolute error (lower is better)", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 
