@@ -136,13 +136,12 @@ def load(folder: str | Path, device: str | None = None) -> Any:
             f"{error.filename or folder} cannot be read: {error.strerror}. {folder} is not a saved "
             "model, it was not copied whole, or its permissions forbid it."
         ) from error
-    from orderless.estimators import Classifier, Detector, Forecaster
+    from orderless import estimators
 
-    known = {kind.__name__: kind for kind in (Forecaster, Classifier, Detector)}
     try:
         FACTS[config["estimator"]](config["fitted"], "fitted")
         tensors = _check_finite(load_tensors(weights))
-        estimator = known[config["estimator"]](**config["parameters"])
+        estimator = getattr(estimators, config["estimator"])(**config["parameters"])
         estimator._restore(config["fitted"], tensors)
     except Exception as error:
         why = error if isinstance(error, ModelFileError) else repr(error)
