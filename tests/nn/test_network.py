@@ -37,7 +37,7 @@ CONFIGS = {
     "concatenated": dataclasses.replace(SMALL, spectral_layout="concatenated", gate="global"),
     "long only": dataclasses.replace(SMALL, branches=("long",), center="last", scale=False),
     "spectral only": dataclasses.replace(SMALL, branches=("spectral",), skip=False),
-    "no centre": dataclasses.replace(SMALL, center="none", scale=False),
+    "no center": dataclasses.replace(SMALL, center="none", scale=False),
     "default": default(CONTEXT),
     "tiny": tiny(CONTEXT),
     "paper": paper(CONTEXT),
@@ -59,8 +59,7 @@ def forecast(config):
     def everything(*arguments):
         found = network(*arguments)
         assert found.quantiles is not None
-        parts = (found.point.unsqueeze(-1), found.linear.unsqueeze(-1), found.quantiles)
-        return torch.cat(parts, dim=-1)
+        return torch.cat((found.point.unsqueeze(-1), found.quantiles), dim=-1)
 
     return everything, network
 
@@ -216,10 +215,9 @@ def test_before_training_the_forecast_is_the_linear_one():
         for parameter in linear.parameters():
             parameter.normal_(std=0.1)
     x, members, present = drawn((2, 5, CONTEXT), 8)
-    found = network(x, present, members)
-    assert torch.equal(found.point, linear(x, present, members))
-    assert torch.equal(found.point, found.linear)
-    assert found.point.abs().sum() > 0
+    point = network(x, present, members).point
+    assert torch.equal(point, linear(x, present, members))
+    assert point.abs().sum() > 0
 
 
 @every_config
@@ -248,23 +246,12 @@ def test_in_float32_values_and_gradients_are_those_of_float64_on_a_cpu(
     assert error(slopes, right_slopes) <= of_gradients
 
 
-def test_without_a_skip_the_forecast_starts_at_the_level_of_the_look_back():
+def test_without_a_skip_the_forecast_starts_at_the_center_of_the_context():
     network = ForecastingNetwork(CONFIGS["spectral only"], CONTEXT, HORIZON).double()
     x, _, _ = drawn((2, 5, CONTEXT), 8)
     torch.testing.assert_close(network(x).point, x.mean(-1, keepdim=True).expand(-1, -1, HORIZON))
     with pytest.raises(SettingError, match="skip=True"):
         network.start_from(ForecastingNetwork(SMALL, CONTEXT, HORIZON).linear)
-
-
-def test_the_blend_goes_from_the_linear_forecast_to_the_full_one():
-    _, network = built(forecast, SMALL)
-    x, _, _ = drawn((2, 5, CONTEXT), 9)
-    full, linear = network(x).point, network(x).linear
-    network.set_blend(0.0)
-    assert torch.equal(network(x).point, linear)
-    network.set_blend(0.25)
-    torch.testing.assert_close(network(x).point, linear + 0.25 * (full - linear))
-    assert "blend" in network.state_dict()
 
 
 def test_the_linear_part_is_frozen():

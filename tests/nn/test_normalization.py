@@ -13,8 +13,8 @@ from orderless.nn.normalization import movement, normalize
 @settings(max_examples=20)
 def test_values_scale_and_center_give_the_data_back(center, scale, seed, level):
     x, _, present = drawn((2, 3, 9), seed)
-    values, middle, spread = normalize(x + level, present, center=center, scale=scale)
-    back = values * spread + middle
+    values, middle, deviation = normalize(x + level, present, center=center, scale=scale)
+    back = values * deviation + middle
     torch.testing.assert_close(back[present], (x + level)[present])
     assert (values[~present] == 0).all()
 
@@ -30,7 +30,7 @@ def test_missing_values_are_ignored():
 
 
 @pytest.mark.parametrize("center", ["mean", "last", "none"])
-def test_constant_and_empty_look_backs_become_zeros(center):
+def test_constant_and_empty_contexts_become_zeros(center):
     x = torch.full((1, 2, 5), 4.0)
     present = torch.tensor([[[True] * 5, [False] * 5]])
     values, _, scale = normalize(x, present, center=center)
@@ -41,7 +41,7 @@ def test_constant_and_empty_look_backs_become_zeros(center):
 
 
 @pytest.mark.parametrize("center", ["mean", "last", "none"])
-def test_a_high_level_does_not_cost_the_spread_its_digits(center):
+def test_a_high_level_does_not_cost_the_scale_its_digits(center):
     x = torch.randn(1, 1, 1000, generator=torch.Generator().manual_seed(0))
     _, _, scale = normalize(x + 1000.0, center=center)
     torch.testing.assert_close(scale, normalize(x, center=center).scale, rtol=1e-3, atol=0.0)
@@ -50,24 +50,24 @@ def test_a_high_level_does_not_cost_the_spread_its_digits(center):
 @pytest.mark.parametrize("center", ["mean", "last", "none"])
 @given(seed=st.integers(0, 2**20), size=st.sampled_from([1e-6, 1e-3, 1.0, 1e3]))
 @settings(max_examples=20)
-def test_scale_and_movement_give_the_spread_of_the_look_back(center, seed, size):
+def test_scale_and_movement_give_the_standard_deviation_of_the_context(center, seed, size):
     x, _, present = drawn((2, 3, 9), seed)
     present[..., :2] = True
     values, _, scale = normalize(size * x, present, center=center)
-    spread = (scale * movement(values, present)).squeeze(-1)
+    deviation = (scale * movement(values, present)).squeeze(-1)
     for row, seen, found in zip(
-        x.flatten(0, 1), present.flatten(0, 1), spread.flatten(), strict=True
+        x.flatten(0, 1), present.flatten(0, 1), deviation.flatten(), strict=True
     ):
         torch.testing.assert_close(found, size * row[seen].std(correction=0))
     if size >= 1:
-        torch.testing.assert_close(spread, scale.squeeze(-1), rtol=1e-2, atol=0.0)
+        torch.testing.assert_close(deviation, scale.squeeze(-1), rtol=1e-2, atol=0.0)
 
 
-def test_an_ordinary_look_back_hardly_feels_the_floor_and_a_still_one_does_not_move():
+def test_an_ordinary_context_hardly_feels_the_floor_and_a_constant_one_does_not_move():
     x = torch.randn(1, 1, 1000, generator=torch.Generator().manual_seed(0))
     assert abs(movement(normalize(x).values).item() - 1) < 1e-5
-    still = torch.full((1, 1, 9), 4.3, requires_grad=True)
-    moved = movement(normalize(still).values)
+    constant = torch.full((1, 1, 9), 4.3, requires_grad=True)
+    moved = movement(normalize(constant).values)
     moved.sum().backward()
     assert moved.item() < 1e-3
-    assert still.grad.isfinite().all()
+    assert constant.grad.isfinite().all()

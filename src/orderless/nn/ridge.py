@@ -94,7 +94,7 @@ class LinearForecast(nn.Module):
         """
         if not penalties or min(penalties) <= 0:
             raise SettingError(f"penalties={penalties} must be one or more positive numbers.")
-        each = [self._empty() for _ in folds]
+        each = [self._empty(pooled=self.pooled is not None) for _ in folds]
         pairs = [(train.own(), held_out.own()) for train, held_out in folds]
         weights = _cross_fit(final.own(), pairs, penalties)
         for linear, own in zip((self, *each), weights, strict=True):
@@ -113,24 +113,15 @@ class LinearForecast(nn.Module):
 
     def without_company(self) -> "LinearForecast":
         """The part that rests on the own history alone."""
-        alone = LinearForecast(
-            self.context, self.horizon, pooled=False, center=self.center, scale=self.scale
-        ).to(self.own.device)
-        alone.load_state_dict({"own": self.own})
-        return alone.requires_grad_(False)
+        alone = self._empty(pooled=False)
+        alone.own.copy_(self.own)
+        return alone
 
-    def _empty(self) -> "LinearForecast":
-        return (
-            LinearForecast(
-                self.context,
-                self.horizon,
-                pooled=self.pooled is not None,
-                center=self.center,
-                scale=self.scale,
-            )
-            .to(self.own.device)
-            .requires_grad_(False)
+    def _empty(self, *, pooled: bool) -> "LinearForecast":
+        empty = LinearForecast(
+            self.context, self.horizon, pooled=pooled, center=self.center, scale=self.scale
         )
+        return empty.to(self.own).requires_grad_(False)
 
 
 class Regressors(NamedTuple):

@@ -1,6 +1,6 @@
 import torch
 
-from orderless.estimators.fingerprint import fingerprint
+from orderless.models.fingerprint import fingerprint
 
 
 def test_a_fingerprint_changes_with_the_settings_and_with_every_number():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from orderless.data.simulate import plant
-from orderless.estimators.season import find_season
+from orderless.models.forecasting.season import find_season
 
 
 def of(values):
