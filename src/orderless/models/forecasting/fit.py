@@ -118,7 +118,9 @@ def fit_stack(
 ) -> FittedStack:
     """Fit every member, and weigh them."""
     losses = _losses_of(choices.loss)
-    folds = cut_folds(windows.train, windows.selection, windows.horizon)
+    folds = cut_folds(
+        windows.train, windows.selection, windows.horizon, held_out=windows.held_out
+    )
     # Otherwise nothing would be left that has not seen the selection windows.
     choices = replace(choices, refit=choices.refit and folds.selection_apart)
     closed = _fit_closed_forms(evaluator, folds, season, choices, losses[0])
