@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from orderless.data import read_panel
-from orderless.estimators.forecasting_windows import cut_forecasting_windows
+from orderless.models.forecasting import cut_forecasting_windows
 
 
 @pytest.mark.parametrize(
