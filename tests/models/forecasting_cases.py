@@ -31,8 +31,9 @@ def evaluator_of(
     windows = cut_forecasting_windows(panel, horizon, context, 0.2)
     (system,) = panel.systems
     series = Series.from_arrays([system.values], [system.observed])
-    changes = torch.ones(1, len(system.variables), dtype=torch.bool)
-    return WindowEvaluator(series, changes, changes.float(), context, horizon), windows
+    changes = torch.from_numpy(np.ptp(system.values, 1) > 0).unsqueeze(0)
+    baselines = torch.ones(changes.shape)
+    return WindowEvaluator(series, changes, baselines, context, horizon), windows
 
 
 def stack_of(

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from orderless.estimators.settings import build_network_config, build_training_config
 
 from orderless import Classifier, Detector, Forecaster
 from orderless.errors import SettingError
-from orderless.estimators.settings import build_network_config, build_training_config
 
 
 @pytest.mark.parametrize(

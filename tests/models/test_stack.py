@@ -114,7 +114,9 @@ def test_a_stack_lives_where_its_weights_do(every_kind):
     assert Stack(every_kind.members[:2], (0.5, 0.5)).device == torch.device("cpu")
     every_kind.to(torch.device("meta"))
     assert every_kind.device == torch.device("meta")
-    assert all(one.module is None or next(one.module.parameters()).is_meta for one in every_kind.members)
+    assert all(
+        one.module is None or next(one.module.parameters()).is_meta for one in every_kind.members
+    )
 
 
 def test_only_members_with_dynamics_are_certified(every_kind):

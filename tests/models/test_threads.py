@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
+from orderless.estimators.threads import ROWS_PER_THREAD, threads_for
 
 from orderless import Detector, load
 from orderless.estimators.base import GENERATOR
-from orderless.estimators.threads import ROWS_PER_THREAD, threads_for
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from orderless.estimators.forecasting_task import ForecastingTask
 
 from orderless import Classifier, Detector, Forecaster
 from orderless.estimators import base
-from orderless.estimators.forecasting_task import ForecastingTask
 
 SMALL = {"channels": 8, "states": 2}
 NOISE = np.random.default_rng(0).standard_normal((64, 600))

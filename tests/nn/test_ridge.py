@@ -67,7 +67,10 @@ def test_a_fold_has_the_weights_of_a_fit_without_it(seed, pooled):
     linear = LinearForecast(CONTEXT, HORIZON, pooled=pooled).double()
     block = torch.arange(60) // 20
     pairs = [
-        (statistics(linear, x[block != k], y[block != k]), statistics(linear, x[block == k], y[block == k]))
+        (
+            statistics(linear, x[block != k], y[block != k]),
+            statistics(linear, x[block == k], y[block == k]),
+        )
         for k in range(3)
     ]
     whole = pairs[0][0] + pairs[0][1]

@@ -118,30 +118,33 @@ def fit_stack(
 ) -> FittedStack:
     """Fit every member, and weigh them."""
     losses = _losses_of(choices.loss)
-    folds = cut_folds(
-        windows.train, windows.selection, windows.horizon, held_out=windows.held_out
-    )
+    folds = cut_folds(windows.train, windows.selection, windows.horizon, held_out=windows.held_out)
     # Otherwise nothing would be left that has not seen the selection windows.
     choices = replace(choices, refit=choices.refit and folds.selection_apart)
     closed = _fit_closed_forms(evaluator, folds, season, choices, losses[0])
     parts = _answers(evaluator, folds, lambda fold: [one.of_fold[fold] for one in closed])
-    asked = [i for i, one in enumerate(closed) if _kind(one.member) in choices.members]
+    kinds = set(choices.members)
+    if not any(_kind(one.member) == "coupled ridge" for one in closed):
+        # Of one variable, or where company adds nothing, it would be the same as the ridge.
+        kinds = {"ridge" if one == "coupled ridge" else one for one in kinds}
+    asked = [i for i, one in enumerate(closed) if _kind(one.member) in kinds]
     tried: list[Member] = [closed[i].member for i in asked]
-    weights = _weigh([(given[:, asked], target) for given, target in parts], losses)
+    parts_asked = [(given[:, asked], target) for given, target in parts]
+    weights = _weigh(parts_asked, losses, len(asked))
     networks, outcomes, idle = [], {}, []
     for kind in (one for one in NETWORKS if one in choices.members):
         best = _best_ridge(closed, parts, losses[0], pooled=choices.config(windows.context).coupled)
         start = best.of_fold[-1] if choices.refit else best.member
         network, outcome = _train(kind, evaluator, windows, start, choices, run)
         # Before any training, the network on a ridge is that ridge.
-        unlearned = network.network.config.skip and outcome.best_epoch == 0 and asked
+        unlearned = network.network.config.skip and outcome.best_epoch == 0 and best.member in tried
         (idle if unlearned else networks).append(network)
         outcomes[network.name] = outcome
 
     def base(fold: int) -> Stack:
         return Stack(tuple(closed[i].of_fold[fold] for i in asked), tuple(weights.tolist()))
 
-    table = _quantile_table(evaluator, folds, base if asked else None, choices.quantiles)
+    table = _quantile_table(evaluator, folds, base, choices.quantiles)
     if networks:
         weights = _weigh_networks(evaluator, folds, base, weights, networks, table, losses)
         tried += networks
@@ -190,7 +193,7 @@ def _fit_closed_forms(
     def error(center: str) -> float:
         own = tried[center][0]
         parts = _answers(evaluator, folds, lambda fold: [own.of_fold[fold]])
-        return float(_losses(parts, loss)[0])
+        return _losses(parts, loss, 1)[0]
 
     center = min(centers, key=error) if len(centers) > 1 else centers[0]
     for context in contexts:
@@ -254,7 +257,8 @@ def _weigh_networks(
 
     if levels is not None and table is not None:
         losses = [partial(pinball, levels=levels.cpu())]
-    found = _weigh(_split(_answers(evaluator, folds, columns, selection=True)), losses)
+    parts = _split(_answers(evaluator, folds, columns, selection=True))
+    found = _weigh(parts, losses, bool(len(weights)) + len(networks))
     kept, earned = found.tensor_split([len(found) - len(networks)])
     return torch.cat((weights * kept if len(weights) else weights, earned))
 
@@ -268,7 +272,7 @@ def _quantile_table(
     """Quantiles of the held-out errors of the closed forms; None where no quantiles are trained."""
     if not levels:
         return None
-    if base is None:
+    if not base(0).members:
         return torch.zeros(evaluator.horizon, len(levels))
     ahead = torch.arange(evaluator.horizon, dtype=torch.float32)
 
@@ -279,6 +283,8 @@ def _quantile_table(
         return [base(fold), units, lambda batch: ahead.to(batch.targets).expand_as(batch.targets)]
 
     parts = _answers(evaluator, folds, columns)
+    if not parts:
+        return torch.zeros(evaluator.horizon, len(levels))
     point, unit, step = torch.cat([answers for answers, _ in parts]).unbind(1)
     errors = (torch.cat([target for _, target in parts]) - point) / unit
     return quantile_table(errors, step, evaluator.horizon, levels)
@@ -288,7 +294,7 @@ def _best_ridge(
     closed: Sequence[CrossFitted], parts: Sequence[Part], loss: Loss, *, pooled: bool
 ) -> CrossFitted:
     """The ridge with the least held-out loss; a coupled one, if `pooled` and there are any."""
-    losses = _losses(parts, loss).tolist()
+    losses = _losses(parts, loss, len(closed))
     ridges = {i: one.member for i, one in enumerate(closed) if isinstance(one.member, Ridge)}
     alike = [i for i, one in ridges.items() if (one.linear.pooled is not None) == pooled]
     return closed[min(alike or ridges, key=losses.__getitem__)]
@@ -338,11 +344,10 @@ def _losses_of(name: str) -> list[Loss]:
     return [LOSSES["l1"], LOSSES["mse"]] if name != "mse" else [LOSSES["mse"], LOSSES["l1"]]
 
 
-def _weigh(parts: Sequence[Part], losses: Sequence[Loss]) -> Tensor:
-    """Weights of the columns, the mean over the losses; equal ones where nothing was held out."""
-    count = parts[0][0].shape[1] if parts else 0
-    if count == 0:
-        return torch.zeros(0, dtype=torch.float64)
+def _weigh(parts: Sequence[Part], losses: Sequence[Loss], count: int) -> Tensor:
+    """Weights of the columns, the mean over the losses; equal where nothing sets them apart."""
+    if not parts or count < 2:
+        return torch.full((count,), 1 / max(count, 1), dtype=torch.float64)
 
     def of(loss: Loss, answers: Tensor, target: Tensor) -> Callable[[Tensor], Tensor]:
         return lambda weights: loss(answers.movedim(1, -1) @ weights, target, None)
@@ -351,13 +356,12 @@ def _weigh(parts: Sequence[Part], losses: Sequence[Loss]) -> Tensor:
     return torch.stack(each).mean(0)
 
 
-def _losses(parts: Sequence[Part], loss: Loss) -> Tensor:
-    """The mean loss of each column over the parts."""
-    each = [
-        torch.stack([loss(column, target, None) for column in answers.unbind(1)])
-        for answers, target in parts
-    ]
-    return torch.stack(each).mean(0)
+def _losses(parts: Sequence[Part], loss: Loss, count: int) -> list[float]:
+    """The loss of each column, summed over the parts."""
+    total = torch.zeros(count)
+    for answers, target in parts:
+        total += torch.stack([loss(column, target, None) for column in answers.unbind(1)])
+    return total.tolist()
 
 
 def _kind(member: Member) -> str:
