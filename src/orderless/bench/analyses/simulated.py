@@ -93,7 +93,9 @@ def run_layer(
         patience=budget["epochs"] + 1,
         seed=seed,
     )
-    outcome = train(task, config, show_progress=False)
+    outcome = train(task, config, show_progress=0)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     batch = task.series.batch(test, context, horizon)
     with torch.inference_mode():
         forecast = torch.cat([module(part) for part in batch.values.split(options["batch_size"])])

@@ -99,5 +99,7 @@ def fit_module(
         seed=seed,
         device="cuda" if series.flat.is_cuda else "cpu",
     )
-    outcome = train(task, config, show_progress=False)
+    outcome = train(task, config, show_progress=0)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     return module.eval().requires_grad_(False), outcome
