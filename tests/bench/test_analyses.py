@@ -107,7 +107,7 @@ def test_only_the_layer_lets_variables_meet():
 
 
 def test_a_layer_of_no_name_is_an_error():
-    with pytest.raises(SettingError, match="no layer"):
+    with pytest.raises(SettingError, match="layer"):
         build_forecaster("3D SSM", 8, 2, 0)
 
 
@@ -184,7 +184,7 @@ def test_what_was_learned_on_half_of_the_variables_is_used_on_the_others(folder)
         assert max(seed.test.values()) < 0.2
         assert set(seed.test) == {"mse_seen", "mse_unseen", "mse_all"}
         assert 0 < seed.validation["mse"] < 0.2
-    with pytest.raises(SettingError, match="fitted on half"):
+    with pytest.raises(SettingError, match="half"):
         transfer.run(replace(cell, model="a third"))
 
 
@@ -251,5 +251,5 @@ def test_a_budget_holds_for_simulated_series_too(cell, monkeypatch):
     for budgeted in (cell, cell.with_budget(1, 3)):
         run_cell(budgeted)
     assert asked == [(2, None), (1, 3)]
-    with pytest.raises(SettingError, match="at least one"):
+    with pytest.raises(SettingError, match="budget"):
         run_cell(cell.with_budget(0, 3))

@@ -213,7 +213,7 @@ def test_a_result_may_be_read_by_those_whom_the_umask_lets(tmp_path):
 def test_a_damaged_result_says_so(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
-    with pytest.raises(DataError, match="Delete it"):
+    with pytest.raises(DataError, match="result"):
         read_result(path)
 
 

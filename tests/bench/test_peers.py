@@ -73,5 +73,5 @@ def test_a_peer_is_a_model_of_the_long_term_table(folder, stand_in, model):
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    with pytest.raises(SettingError, match="pip install neuralforecast"):
+    with pytest.raises(SettingError, match="neuralforecast"):
         peers.peer_builder("PatchTST", 12, 4, 5)

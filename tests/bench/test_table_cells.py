@@ -88,7 +88,7 @@ def test_what_is_fitted_and_chosen_does_not_know_the_test_rows(folder, model):
 
 def test_a_model_of_no_name_is_an_error(folder):
     write_exchange(folder)
-    with pytest.raises(SettingError, match="no model 'crystal ball'"):
+    with pytest.raises(SettingError, match="crystal ball"):
         long_term_table.run(long_term_cell("crystal ball"))
 
 

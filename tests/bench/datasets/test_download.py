@@ -84,7 +84,7 @@ def test_a_file_arrives_whole_and_leaves_nothing_beside_it(server, tmp_path):
 def test_a_broken_download_leaves_no_file_and_the_next_one_continues_it(server, tmp_path, once):
     path = tmp_path / "file"
     server.break_after = [1000]
-    with pytest.raises(DownloadError, match="continues"):
+    with pytest.raises(DownloadError, match="kept"):
         fetch(server.address, path, KNOWN)
     assert not path.exists()
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
@@ -142,7 +142,7 @@ def test_a_part_longer_than_the_file_starts_again(server, tmp_path):
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"!", CONTENT[:-1], CONTENT + b"!"])
 def test_what_is_not_the_known_file_is_thrown_away(server, tmp_path, content):
     server.content = content
-    with pytest.raises(DownloadError, match="thrown away"):
+    with pytest.raises(DownloadError, match="checksum|bytes"):
         fetch(server.address, tmp_path / "file", KNOWN)
     assert not list(tmp_path.iterdir())
 
@@ -153,7 +153,7 @@ def test_a_file_without_end_is_not_read_to_its_end(server, tmp_path, monkeypatch
     monkeypatch.setattr(download, "MOST_BYTES", 20_000)
     monkeypatch.setattr(download, "BLOCK", 1000)
     server.content, server.says_length, seen = CONTENT * 5, says_so, []
-    with pytest.raises(DownloadError, match="bytes or more"):
+    with pytest.raises(DownloadError, match="bytes"):
         fetch(
             server.address, tmp_path / "file", known, progress=lambda there, _: seen.append(there)
         )

@@ -57,7 +57,7 @@ def test_no_training_window_has_a_target_outside_of_the_training_rows():
 
 
 def test_a_span_too_short_for_a_window_is_an_error():
-    with pytest.raises(DataError, match="No window"):
+    with pytest.raises(DataError, match="window"):
         every_window((80, 100), 10, 21)
 
 
@@ -76,5 +76,5 @@ def test_the_look_back_is_chosen_on_validation_unless_the_paper_is_copied():
 
 
 def test_an_unknown_protocol_is_an_error():
-    with pytest.raises(SettingError, match="fair or paper"):
+    with pytest.raises(SettingError, match="protocol"):
         scored_windows(1, "generous")
