@@ -9,7 +9,7 @@ import torch
 
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
-from orderless.bench.memory import peak_bytes, peak_of_tensors, start_measuring
+from orderless.bench.measuring import peak_bytes, peak_of_tensors, start_measuring
 from orderless.bench.records import (
     Outcome,
     SeedResult,
@@ -52,7 +52,7 @@ def test_a_config_is_frozen_and_complete():
     with pytest.raises(FrozenInstanceError):
         CELL.model = "other"
     assert CELL.option("width") == 3
-    nested = {"look_backs": (96, 336), "network": {"width": 3, "training": {"epochs": 1}}}
+    nested = {"contexts": (96, 336), "network": {"width": 3, "training": {"epochs": 1}}}
     cell = replace(CELL, options=frozen(nested))
     assert cell.settings == nested
     assert hash(cell) == hash(replace(CELL, options=frozen(nested)))

@@ -142,7 +142,7 @@ def test_a_part_longer_than_the_file_starts_again(server, tmp_path):
 @pytest.mark.parametrize("content", [CONTENT[:-1] + b"!", CONTENT[:-1], CONTENT + b"!"])
 def test_what_is_not_the_known_file_is_thrown_away(server, tmp_path, content):
     server.content = content
-    with pytest.raises(DownloadError, match="checksum|bytes"):
+    with pytest.raises(DownloadError, match=r"checksum|bytes"):
         fetch(server.address, tmp_path / "file", KNOWN)
     assert not list(tmp_path.iterdir())
 

@@ -39,7 +39,7 @@ def get(
     paths = [folder / original.path for original in entry.originals]
     for path, original in zip(paths, entry.originals, strict=True):
         if not path.is_file():
-            show = progress and _named(progress, path.name)
+            show = None if progress is None else _named(progress, path.name)
             fetch(original.address, path, original.known, progress=show)
     return paths
 

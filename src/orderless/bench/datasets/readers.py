@@ -83,7 +83,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Monitored:
-    """One system: train and test [time, variable], and whether each test moment is anomalous."""
+    """One system: train and test [time, variable], and whether each test time step is."""
 
     name: str
     train: np.ndarray
