@@ -12,7 +12,7 @@ from orderless.bench.records import Outcome
 from orderless.bench.tables import long_term_table, m4_table
 
 NAME = "golden"
-CONTEXT = 336
+LOOK_BACK = 336
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def golden_figures() -> list[Golden]:
             cell = CellConfig(
                 NAME,
                 dataset,
-                horizon,
+                str(horizon),
                 model,
                 protocol,
-                options=frozen({"contexts": (CONTEXT,)}),
+                options=frozen({"look_backs": (LOOK_BACK,)}),
             )
             figures.append(Golden(cell, "mse", value, tolerance))
     for group, scores in NAIVE2.items():

@@ -1,0 +1,96 @@
+"""Checksums of benchmark files, by their path in the data folder.
+
+`sha256:` is the usual digest of the file; `git:` is the blob id that git gives to it, a SHA-1 over
+its size and contents, which public repositories show without a download. Parquet and npz files are
+lossless conversions of the originals (csv, ts, npy); both may lie in the folder. A file that is not
+named here has no checksum that is known: its shape is all that can be checked.
+"""
+
+_SHA256 = """\
+anomaly/MSL.npz 82cf832a66adf25af4cba4a101fbdfadcee2bc2719eaba42355d26a138bb3be3
+anomaly/SMAP.npz bc4463e866f664ae0970ab5bdc62374fb8279e7a34a98ed1e42fac1af44616e1
+anomaly/SMD/machine-1-2.npz 8a7aefa9b39117b4a06c4fc23f211858d4560c4d4de12a8cc23d3152c6f793f1
+anomaly/SMD/machine-1-3.npz 86850e8204356b366031baf84b6a2bfcefd63ff28159ea23f8b8b4afbbf0b4cd
+anomaly/SMD/machine-1-4.npz ac90e4fdf2a9845353455acb2c7882bcfd8a707c9fc1b65e67c80ee76b96f7a9
+anomaly/SMD/machine-1-5.npz 7f762c08de14d5b885a694c7285913f96422975e95cdd09998652365370ef91d
+anomaly/SMD/machine-1-6.npz 7f89fd0b877b73e6c12b262fae2ee6983911f573ccf3c94b4efd467db8e719b2
+anomaly/SMD/machine-1-7.npz 6ea892e9c5e62ca361d602b7586f6105a2bd63ae3cb5d8e87957eb94a44316e6
+anomaly/SMD/machine-1-8.npz b43eaf20323339092d0a1c95cb291971f4ed91b726e939102b4dc8ef3abc5e6e
+anomaly/SMD/machine-2-1.npz bcea6a60a3e85af2771b60e66e178d7abc4cae68941c275fc5df3f256c79d3f8
+anomaly/SMD/machine-2-2.npz 6f2d385208b672a71186b8aa2fcbff4961623b7023be47c7d536b9f22c82337d
+anomaly/SMD/machine-2-3.npz 4b1dcb899bd6235889c873aa45e0325ce087c34d9ab46147c3943c9c880ba361
+anomaly/SMD/machine-2-4.npz e87bdc9fd15bed98075c16791f494e7fdbf55c142b57abbb806440a4cce2aaba
+anomaly/SMD/machine-2-5.npz 71b4ce22704c6a517ad6abe5c24a2dc916e0fc901d926bd6d65fa61de0096538
+anomaly/SMD/machine-2-7.npz aba33198c77268c34e6461bd905c5564856b834bd8562429fab50af50e0a6b1d
+anomaly/SMD/machine-2-8.npz dde4e28be925ab2f2f25edea8657e13d253dc0e6ae2684c421adb0de65338f5c
+anomaly/SMD/machine-2-9.npz 6c91c9dcaeec2584c65493e440fa2fa92aeb285084df2a2b7547dde3dda9aa10
+anomaly/SMD/machine-3-10.npz 3fb25984792b59b897c1c06b0663c5270107134a27a260e23081b024414cadf4
+anomaly/SMD/machine-3-11.npz 1422ab14b96b61f6dcd5c68acfc1307e26ecdb1a9f558d67088925a92af1c3b5
+anomaly/SMD/machine-3-2.npz 95220115495e7e873220bb6b8503e61d117314ee8da7d4a40181101bfa7c9d15
+anomaly/SMD/machine-3-3.npz 176fb0b19fb86af1b8b645f2382da031b6caac771bedad48bda2e126a7d62ba5
+anomaly/SMD/machine-3-4.npz 61d95bac8b28dc7498c667aa6c9d35e0028ffb039c8ece3e657a1b978ad0de3c
+anomaly/SMD/machine-3-5.npz 0ad7a4a786e323cf67a2efd5882be48844602c64fbf45e0f0ffc2dde338ed0e8
+anomaly/SMD/machine-3-7.npz be2e2eadf2079fd81062701d64a0fe51f6065b8bf7ed2a2f20378c8320624527
+anomaly/SMD/machine-3-8.npz 1f56cd0de0035b82b8c93bf7cf48689260bf70a7d05d16aac8fe7a37e788f721
+ltsf/ETTh1.csv f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066
+ltsf/ETTh1.parquet af163b6dca4b954d7d539797d192b65dcf9a58cd87adcbada17609d7dc537884
+ltsf/ETTh2.csv a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b
+ltsf/ETTh2.parquet 73e7dde604090db2e653aaf43fc3f2f9d023124b247cffc330e3f75f876e5ab9
+ltsf/ETTm1.csv 6ce1759b1a18e3328421d5d75fadcb316c449fcd7cec32820c8dafda71986c9e
+ltsf/ETTm1.parquet 56a4b8cea1c8e7401e9274052edbd7103e0005e22cb7f891954055cc8c4a2aa5
+ltsf/ETTm2.csv db973ca252c6410a30d0469b13d696cf919648d0f3fd588c60f03fdbdbadd1fd
+ltsf/ETTm2.parquet a2dccc389cfbb9086bed0822ce8524ab4081e007b5368926a9b92cca79f94200
+ltsf/electricity.csv 7e45845d54c5219bad0ae6bc1b5316cf8ff9cead5d33fa998a5a51c2e4a497ad
+ltsf/exchange_rate.csv 48b4d9d3d508f5104162e85b9a6042e3557fde11aa9f2944eba8c0d0efc89842
+ltsf/exchange_rate.parquet c381c9688692dff69edf363ccd479ab48fd1484c0ace9e90be2b5cba0bac17fa
+ltsf/traffic.csv cb06463d56fa17d87f47027cd9389ceae82a69eddee51cdb61480e120dab0b16
+ltsf/weather.csv 34ee981d07313e51da2a50bb600072c8ae4a69cb4b0651f4cb93a069d7a2ba63
+ltsf/weather.parquet 7255cff97c2a3b5e5db2691bfac0fda722deaf93e4b982ddf44ebb4e9e68e196
+m4/Daily-test.parquet 1b3c88909b1e690d56bdc7e218803cd5a18ea5b772f32c1c24adb834f9808a09
+m4/Daily-train.parquet 330cfec0f14eab76e8a2f7f98e91c92cc489729aed175de464b24141ccfcb603
+m4/Hourly-test.parquet fe6ec165be73e6d9041c2b17a983be45fea28171db94d68e7b1f6ccfe4970a2e
+m4/Hourly-train.parquet 5595bf92fd1b6ea5d9a9da0302237e388138b6d9133cd2ccc30ce8304c8e1cc7
+m4/M4-info.parquet b4f651c701f52387244d2315ffced4132fed8572b11e15b2fba562dafaeab3d9
+m4/Monthly-test.parquet 5c74785a289f2a47af86e88fe806092ed60183285c26d74911cb553afff680cf
+m4/Monthly-train.parquet cf275d2d9fb4b577616bb56263b33518c702b36d0dd218a7975bb03985261070
+m4/Quarterly-test.parquet 8ac8da40f31214f28facab75b9a7efb1aa61886a1f9642649bda523e4d8a9def
+m4/Quarterly-train.parquet da71ff8639d0b416e2131fe22201ca662caaec17c15a520bd95adeca89a7722a
+m4/Weekly-test.parquet 67174dc5c8e9020e39632adcca82e8f6ad301fc83d6b33ad45343933902fc4c1
+m4/Weekly-train.parquet 7edcfa653f0032599b3923d3e41e6dcbca64a978df3d04f11e81c0477210db34
+m4/Yearly-test.parquet 26ad8bc3d9100de6c3a24ff501a0b2e2e0b79bb8bee530a781181cf70f13dcab
+m4/Yearly-train.parquet f3007eb80fdc388f6a3db600229391b5e5ed2ddca2d327f539c215f7a01a7f95
+m4/naive2.parquet ed603798f768636e9586dcae7e315777d849913ac0c6f07d25b3bdcd1ed0c132
+uea/ArticularyWordRecognition.npz 666ddb34032fa38cae5cac685bb1b6bcbf8d1fcb5d56593a391dc7644eb3173c
+uea/BasicMotions.npz ed55f7923b4efb44f48e64479d9cd6395eade6dd755c32c63127aa5d32d8ee7f
+uea/FingerMovements.npz 6b48f3fa10dcb78d49fcd7ea1ab72745daac3010da09d1ab62e8d6477b66eb81
+uea/Handwriting.npz 72a9ed89987c807e09fc87cca891649f924c5a45d522b4dd562611a565f5bd1e
+uea/JapaneseVowels.npz d63507fa0ac08fa70e4da63391acbf97044badc79a7099d7244eee4a8e769e4f
+uea/LSST.npz 8923d0c0370dae4f8f13f358da18140bc5acfa942284bf3364e53ab9a1cc2654
+uea/NATOPS.npz 04865abf0e0c85e6dac7faf16bca31e03c28005c806cc05104d63f19fbde750c
+uea/SelfRegulationSCP1.npz 3a7bdb66d941e03e4f55933dde8f6b0cb76cf093d738d06173ec97c807a740b1
+uea/SpokenArabicDigits.npz ba7859aed57d66d30f1684ceb237ea21bacbf6b47a2266af9944c06298bbd6c5
+uea/UWaveGestureLibrary.npz dfc33cab7c1e2994e4fec8c36095d46c29322716a4b3de5e1b34dcfa94ebb77b
+"""
+_GIT = """\
+m4/Daily-test.csv 141594f92a932b99000c0566d94f0130ee3ec635
+m4/Daily-train.csv 2393f4c26e7e002b3df8d173d83902ab26596928
+m4/Hourly-test.csv 34fa4fbedbba8263e12d52f321a01235c23404d3
+m4/Hourly-train.csv 8c30294d79ac2b2f4c71b2769b74057d86143fbf
+m4/M4-info.csv d0986ff35cf03e736efdd6bf1ed46b74d9e52280
+m4/Monthly-test.csv c27ca44ca20b15a40da9e96ca1867f1fff7aeecb
+m4/Monthly-train.csv d956904cd5991422f70598453571572f5e6ba7f3
+m4/Quarterly-test.csv 841cd91e32a95756e1d8a639997eafa448de9150
+m4/Quarterly-train.csv 94ce474ab74463e3db3edb616b5948be6af5079c
+m4/Weekly-test.csv 36cdf6284b397ecef9a054838630f51ffdf5cc1f
+m4/Weekly-train.csv 8760c8b31bba7da2d2e495ccb06909267a4b900a
+m4/Yearly-test.csv b569724085746120559790ebe26ce05b83b698a1
+m4/Yearly-train.csv 639f4aa455f07fe83776ba2459be782730b45ed6
+"""
+
+
+def _read(table: str, kind: str) -> dict[str, str]:
+    rows = (line.split() for line in table.splitlines())
+    return {path: f"{kind}:{value}" for path, value in rows}
+
+
+CHECKSUMS = _read(_SHA256, "sha256") | _read(_GIT, "git")
