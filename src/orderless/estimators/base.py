@@ -196,7 +196,9 @@ class Estimator(ABC):
         threads = threads_for(settings.batch_size * len(self.variables_in_))
         # Also where the caller has switched gradients off.
         with GENERATOR, threads, torch.enable_grad():
-            outcome = train(task, settings, show_progress=bool(self.verbose))
+            outcome = train(task, settings, show_progress=int(self.verbose))
+        if outcome.interrupted:
+            raise KeyboardInterrupt
         self.network_ = task.module.eval().requires_grad_(False)
         self.history_ = outcome.history
         return outcome
