@@ -17,8 +17,8 @@ from orderless.cli import main
 
 MSE, MAE = long_term_table.METRICS
 SMAPE, _, OWA = m4_table.METRICS
-(ACCURACY,) = classification_table.TABLE.metrics["fair"]
-POINT_ADJUSTED = anomaly_table.FIGURES["paper"]
+(ACCURACY,) = classification_table.METRICS
+POINT_ADJUSTED = anomaly_table.PAPER_METRICS
 DRIFT = ANALYSES["ordering"].metrics["fair"][-1]
 OPERATIONS = ANALYSES["flops"].metrics["fair"]
 
@@ -33,7 +33,7 @@ def write(results, table, dataset, model, protocol, *values, setting="all", note
 
 
 def with_columns(table, *models):
-    return replace(find_table(table), models=models)
+    return replace(find_table(table), columns={model: {} for model in models})
 
 
 def pages(results):
@@ -307,7 +307,7 @@ def test_a_result_of_another_setting_is_counted_and_named(folder, tmp_path):
     assert not any(
         "setting" in note for note in build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
     )
-    write_result(replace(cell, options=(("look_backs", (5,)),)), result, tmp_path)
+    write_result(replace(cell, options=(("contexts", (5,)),)), result, tmp_path)
     notes = build_grid(TABLES["long-term"], "fair", MSE, tmp_path).notes
     assert any(f"the first of them {cell.name}" in note for note in notes)
 

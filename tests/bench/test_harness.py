@@ -9,7 +9,7 @@ import torch
 
 from orderless.bench.config import CellConfig, frozen
 from orderless.bench.harness import run_cells
-from orderless.bench.memory import peak_bytes, peak_of_tensors, start_measuring
+from orderless.bench.measuring import peak_bytes, peak_of_tensors, start_measuring
 from orderless.bench.records import (
     Outcome,
     SeedResult,
@@ -52,7 +52,7 @@ def test_a_config_is_frozen_and_complete():
     with pytest.raises(FrozenInstanceError):
         CELL.model = "other"
     assert CELL.option("width") == 3
-    nested = {"look_backs": (96, 336), "network": {"width": 3, "training": {"epochs": 1}}}
+    nested = {"contexts": (96, 336), "network": {"width": 3, "training": {"epochs": 1}}}
     cell = replace(CELL, options=frozen(nested))
     assert cell.settings == nested
     assert hash(cell) == hash(replace(CELL, options=frozen(nested)))
@@ -213,7 +213,7 @@ def test_a_result_may_be_read_by_those_whom_the_umask_lets(tmp_path):
 def test_a_damaged_result_says_so(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("{")
-    with pytest.raises(DataError, match="Delete it"):
+    with pytest.raises(DataError, match="result"):
         read_result(path)
 
 

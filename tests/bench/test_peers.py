@@ -64,8 +64,8 @@ def test_the_weights_of_a_peer_follow_the_seed(stand_in):
 @pytest.mark.parametrize("model", ["PatchTST", "iTransformer"])
 def test_a_peer_is_a_model_of_the_long_term_table(folder, stand_in, model):
     write_exchange(folder)
-    cell = long_term_table.cell("Exchange", 6, model, "fair", (0,))
-    options = cell.settings | {"look_backs": (24,), "budget": {"epochs": 2, "steps": 20}}
+    cell = long_term_table.TABLE.cell("Exchange", "6", model, "fair", (0,))
+    options = cell.settings | {"contexts": (24,), "budget": {"epochs": 2, "steps": 20}}
     (seed,) = long_term_table.run(replace(cell, options=frozen(options))).seeds
     assert seed.epochs == 2
     assert 0 < seed.test["mse"] < 2
@@ -73,5 +73,5 @@ def test_a_peer_is_a_model_of_the_long_term_table(folder, stand_in, model):
 
 def test_without_the_library_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    with pytest.raises(SettingError, match="pip install neuralforecast"):
+    with pytest.raises(SettingError, match="neuralforecast"):
         peers.peer_builder("PatchTST", 12, 4, 5)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from bench_data import write_cases
 
-from orderless.bench.models import rocket
+from orderless.bench.models import classifiers
+from orderless.bench.models.classifiers import Labelled, Lesson
+from orderless.bench.models.columns import column
 from orderless.bench.tables import classification_table
 from orderless.errors import SettingError
 
@@ -37,28 +39,33 @@ def aeon(monkeypatch):
         module = ModuleType(name)
         module.MiniRocketClassifier = StandIn
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(rocket, "find_spec", lambda name: object())
+    monkeypatch.setattr(classifiers, "find_spec", lambda name: object())
+
+
+def lesson(cases, seed=0):
+    some = Labelled(cases, np.array(["a", "b"]))
+    return Lesson(some, some, some, seed, {})
 
 
 def test_a_peer_that_is_not_installed_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(rocket, "find_spec", lambda name: None)
-    with pytest.raises(SettingError, match="pip install aeon"):
-        rocket.fit_rocket("MiniRocket", np.zeros((2, 1, 9)), np.array(["a", "b"]), 0)
+    monkeypatch.setattr(classifiers, "find_spec", lambda name: None)
+    with pytest.raises(SettingError, match="aeon"):
+        column("classification", "MiniRocket")(lesson(np.zeros((2, 1, 9))))
 
 
 def test_a_peer_gets_padded_cases_and_the_seed(aeon):
     cases = np.full((2, 1, 9), np.nan)
-    model = rocket.fit_rocket("MiniRocket", cases, np.array(["a", "b"]), 7)
+    found = column("classification", "MiniRocket")(lesson(cases, seed=7))
     ((given, seed),) = StandIn.given
     assert (given == 0).all()
     assert given.dtype == np.float32
     assert seed == 7
-    assert rocket.predict_rocket(model, cases).tolist() == ["a", "a"]
+    assert found.predict(cases).tolist() == ["a", "a"]
 
 
 def test_a_peer_stands_in_the_table_and_learns_from_all_training_cases(aeon, folder):
     write_cases(folder)
-    cell = classification_table.cell("BasicMotions", "MiniRocket", "fair", (0, 1))
+    cell = classification_table.TABLE.cell("BasicMotions", "all", "MiniRocket", "fair", (0, 1))
     outcome = classification_table.run(cell)
     assert [seed.test["accuracy"] for seed in outcome.seeds] == [50.0, 50.0]
     assert [len(cases) for cases, _ in StandIn.given] == [20, 20]

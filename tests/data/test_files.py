@@ -18,9 +18,8 @@ NAMELESS = {
 }
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
 @pytest.mark.parametrize("kind", NAMELESS)
-def test_an_index_without_a_name_in_parquet_is_time_or_nothing(library, kind, tmp_path):
+def test_an_index_without_a_name_in_parquet_is_time_or_nothing(kind, tmp_path):
     index, time = NAMELESS[kind]
     pd.DataFrame({"x": [1.0, 2.0, 4.0]}, index=index).to_parquet(tmp_path / "a.parquet")
     panel = read_panel(read_table(tmp_path / "a.parquet"))
@@ -29,8 +28,7 @@ def test_an_index_without_a_name_in_parquet_is_time_or_nothing(library, kind, tm
     assert panel.form.time.kind == time
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
-def test_a_level_of_an_index_in_parquet_can_still_tell_systems_apart(library, tmp_path):
+def test_a_level_of_an_index_in_parquet_can_still_tell_systems_apart(tmp_path):
     days = pd.date_range("2024", periods=2)
     for number, names in enumerate(([None, None], [None, "date"], ["id", None])):
         index = pd.MultiIndex.from_product([[7, 8], days], names=names)
@@ -39,15 +37,6 @@ def test_a_level_of_an_index_in_parquet_can_still_tell_systems_apart(library, tm
         panel = read_panel(read_table(path), group=names[0] or files.NAMELESS_INDEX)
         assert [one.name for one in panel.systems] == [7, 8]
         assert panel.variables == ("x",)
-
-
-def test_parquet_needs_a_library(library, tmp_path):
-    pl.DataFrame({"time": [1, 2], "x": [1.0, 2.0]}).write_parquet(tmp_path / "a.parquet")
-    if library in ("polars", "pyarrow"):
-        assert read_panel(read_table(tmp_path / "a.parquet")).variables == ("x",)
-    else:
-        with pytest.raises(DataError, match="needs polars or pyarrow"):
-            read_table(tmp_path / "a.parquet")
 
 
 def test_a_damaged_parquet_file_is_refused(tmp_path):
@@ -87,8 +76,7 @@ def test_what_is_written_can_be_read(kind, ending, tmp_path):
     assert system.times.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("library", ["polars", "pyarrow"], indirect=True)
-def test_columns_are_written_as_parquet_by_what_is_installed(library, tmp_path):
+def test_a_dict_of_columns_is_written_as_parquet(tmp_path):
     columns = {"case": ["x", "y"], "class": np.array(["a", "b"]), "p": np.array([0.5, 1.0])}
     write_table(columns, tmp_path / "classes.parquet")
     assert pl.read_parquet(tmp_path / "classes.parquet").to_dict(as_series=False) == {
@@ -96,13 +84,6 @@ def test_columns_are_written_as_parquet_by_what_is_installed(library, tmp_path):
         "class": ["a", "b"],
         "p": [0.5, 1.0],
     }
-
-
-@pytest.mark.parametrize("library", [None], indirect=True)
-def test_writing_parquet_needs_a_library_too(library, tmp_path):
-    with pytest.raises(DataError, match="parquet needs"):
-        write_table({"a": [1]}, tmp_path / "a.parquet")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 
 from orderless.data import read_cases, read_panel
-from orderless.data.frames import build_frame, open_table
-from orderless.data.panel import Form
 from orderless.errors import DataError
 
 INDICES = {
@@ -77,18 +75,6 @@ def test_integers_of_128_bits_are_numbers(dtype):
     (system,) = read_panel(frame).systems
     assert system.values.tolist() == [[2.0**100, 3]]
     assert system.times.tolist() == [1, 2]
-
-
-@pytest.mark.parametrize("names", [["", "x"], ["x", ""], [""], ["1", "0"]], ids=str)
-@pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
-def test_a_frame_is_built_with_any_names(names, library):
-    values = [[place + 0.25, place + 0.5] for place, _ in enumerate(names)]
-    frame = pl.DataFrame(dict(zip(names, values, strict=True)))
-    frame = {"pandas": frame.to_pandas, "arrow": frame.to_arrow, "polars": frame.clone}[library]()
-    table = open_table(frame)
-    built = nw.from_native(build_frame(Form("wide", table.library), list(table.columns)))
-    assert built.columns == names
-    assert built.to_numpy().T.tolist() == values
 
 
 def test_narwhals_frames_are_frames():
@@ -173,4 +159,4 @@ def test_categories_of_text_stay_text():
         frame = pd.DataFrame({"x": [1.0, 2.0], "id": ids})
         panel = read_panel(frame, group="id")
         assert [one.name for one in panel.systems] == ["p", "q"]
-        assert panel.form.dtypes["id"] == nw.from_native(frame)["id"].dtype
+        assert panel.form.dtypes["id"] == frame["id"].dtype

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 from toy import Toy, settings
+from two_processes import Unused
 
 from orderless.errors import DtypeError, ModelFileError, SettingError
 from orderless.training import TrainingConfig, loop, train
@@ -164,7 +164,14 @@ def run_two_processes(folder: Path) -> subprocess.CompletedProcess:
     launch = ["torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
     loopback = "lo" if sys.platform == "linux" else "lo0"
     return subprocess.run(
-        [sys.executable, "-m", *launch, "--nproc-per-node=2", SCRIPT, folder, "0"],
+        [
+            sys.executable,
+            "-m",
+            *launch,
+            "--nproc-per-node=2",
+            SCRIPT.with_name("two_processes.py"),
+            folder,
+        ],
         env={**os.environ, "GLOO_SOCKET_IFNAME": loopback},
         capture_output=True,
         text=True,
@@ -172,7 +179,7 @@ def run_two_processes(folder: Path) -> subprocess.CompletedProcess:
     )
 
 
-def test_two_processes_agree_on_the_weights(tmp_path):
+def test_two_processes_learn_what_one_does_and_stop_together(tmp_path):
     # Whether two processes find each other in time is up to a busy machine, and not tested here:
     # a second try is allowed. What they agree on is tested, and a fault in it shows in both.
     ended = run_two_processes(tmp_path)
@@ -182,11 +189,12 @@ def test_two_processes_agree_on_the_weights(tmp_path):
         ended = run_two_processes(tmp_path)
     assert ended.returncode == 0, ended.stderr
     first, second = (load_file(tmp_path / f"weights{rank}.safetensors") for rank in (0, 1))
+    assert first["steps"].tolist() == [11, 1]
     assert all(torch.equal(first[name], second[name]) for name in first)
-    task = Toy()
-    start = task.score(task.module.eval())
-    task.module.load_state_dict(first)
-    assert task.score(task.module) < 0.5 * start
+    alone = Unused()
+    train(alone, settings())
+    for name, weight in alone.module.state_dict().items():
+        torch.testing.assert_close(first["whole." + name], weight, rtol=1e-3, atol=1e-5)
 
 
 def test_a_pipe_sees_no_progress_bar(capfd):
@@ -208,13 +216,19 @@ def test_a_terminal_sees_loss_and_validation_score(monkeypatch):
     monkeypatch.setattr(console, "Console", terminal)
     monkeypatch.setattr("orderless.training.progress.REFRESH_SECONDS", 0.0)
     train(Toy(), settings(epochs=2))
-    assert "loss" in written.getvalue()
-    assert "validation" in written.getvalue()
+    for word in ("loss", "validation", "epoch 2 of 2", "gone", "left"):
+        assert word in written.getvalue()
+
+
+def test_a_pipe_sees_a_line_an_epoch_when_it_asks(capfd):
+    train(Toy(), settings(epochs=2), show_progress=2)
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.startswith("epoch 1 of 2: loss ")
+    assert second.startswith("epoch 2 of 2: loss ")
 
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_precision_may_change_between_runs_of_one_process(precision):
-    AcceleratorState._reset_state(True)
     train(Toy(), settings(epochs=1, precision="no"))
     task = Toy()
     train(task, settings(epochs=2, precision=precision))
@@ -295,3 +309,81 @@ def test_a_run_that_writes_nothing_needs_no_place(tmp_path, monkeypatch):
     train(Toy(), settings(checkpoint=tmp_path, epochs=1))
     monkeypatch.setattr(loop, "make_folder", lambda folder: pytest.fail("it was finished"))
     train(Toy(), settings(checkpoint=tmp_path, epochs=1))
+
+
+class Pressed(Toy):
+    """Ctrl-C in one of the steps, or several times."""
+
+    def __init__(self, step, times=1):
+        super().__init__()
+        self.left, self.times = step, times
+
+    def loss(self, *drawn):
+        self.left -= 1
+        if self.left == 0:
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGINT)
+        return super().loss(*drawn)
+
+
+def test_ctrl_c_leaves_the_best_weights_so_far_and_says_so():
+    whole, stopped = Toy(), Pressed(step=30)
+    expected = train(whole, settings()).history[:4]
+    outcome = train(stopped, settings())
+    assert outcome.interrupted
+    assert outcome.stopped == "interrupted"
+    assert outcome.history == expected
+    assert stopped.score(stopped.module) == pytest.approx(outcome.best_score)
+    assert not stopped.module.training
+
+
+def test_ctrl_c_leaves_a_checkpoint_of_the_very_step(tmp_path):
+    continued, straight = Pressed(step=30), Toy()
+    own = settings(checkpoint=tmp_path)
+    assert train(continued, own).interrupted
+    assert load_checkpoint(tmp_path)[1]["progress"]["step"] == 30
+    assert not train(continued, own).interrupted
+    train(straight, settings())
+    assert same(continued, straight)
+
+
+def test_ctrl_c_is_not_lost_where_there_is_no_step_and_a_second_one_is_obeyed_at_once():
+    task = Toy()
+    score = task.score
+    task.score = lambda module: (signal.raise_signal(signal.SIGINT), score(module))[1]
+    assert train(task, settings(epochs=0)).interrupted
+    with pytest.raises(KeyboardInterrupt):
+        train(Pressed(step=3, times=2), settings())
+
+
+def test_a_time_limit_ends_a_run_between_epochs_and_another_one_continues_it(tmp_path):
+    continued, straight = Toy(pause=0.01), Toy()
+    own = settings(checkpoint=tmp_path, time_limit=0.1)
+    outcome = train(continued, own)
+    assert "time limit" in outcome.stopped
+    assert not outcome.interrupted
+    assert 1 <= len(outcome.history) < 7
+    assert load_checkpoint(tmp_path)[1]["progress"]["step"] % 8 == 0
+    train(continued, settings(checkpoint=tmp_path, time_limit=60.0))
+    train(straight, settings())
+    assert same(continued, straight)
+
+
+class Undigested(Toy):
+    """Its data must not be digested."""
+
+    @property
+    def fingerprint(self):
+        raise AssertionError("the data were digested")
+
+
+def test_data_are_digested_for_a_checkpoint_alone(tmp_path):
+    train(Undigested(), settings(epochs=1))
+    with pytest.raises(AssertionError, match="digested"):
+        train(Undigested(), settings(epochs=1, checkpoint=tmp_path))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_half_precision_with_a_loss_scale_needs_a_gpu():
+    with pytest.raises(SettingError, match="fp16"):
+        train(Toy(), settings(precision="fp16"))

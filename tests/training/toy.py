@@ -1,13 +1,10 @@
 """A small task that learns y = 2 x with dropout in the way, and a script that runs it."""
 
-import os
 import sys
 import time
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from orderless.training import TrainingConfig, train
@@ -19,9 +16,9 @@ class Toy:
 
     fingerprint = "toy"
 
-    def __init__(self, pause: float = 0.0) -> None:
+    def __init__(self, pause: float = 0.0, dropout: float = 0.2) -> None:
         torch.manual_seed(0)
-        self.module = nn.Sequential(nn.Linear(3, 16), nn.Linear(16, 16), nn.Dropout(0.2))
+        self.module = nn.Sequential(nn.Linear(3, 16), nn.Linear(16, 16), nn.Dropout(dropout))
         self.module.append(nn.Linear(16, 1))
         self.x = torch.randn(64, 3)
         self.y = 2 * self.x.sum(-1, keepdim=True)
@@ -47,10 +44,10 @@ def settings(**changes) -> TrainingConfig:
     return TrainingConfig(**(base | changes))
 
 
+def main(folder: Path, pause: float) -> None:
+    if train(Toy(pause), settings(checkpoint=folder, checkpoint_seconds=0.0)).interrupted:
+        raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
-    folder, pause = Path(sys.argv[1]), float(sys.argv[2])
-    task = Toy(pause)
-    train(task, settings(checkpoint=folder, checkpoint_seconds=0.0))
-    rank = os.environ.get("RANK", "0")
-    save_file(task.module.state_dict(), folder / f"weights{rank}.safetensors")
-    PartialState().destroy_process_group()
+    main(Path(sys.argv[1]), float(sys.argv[2]))

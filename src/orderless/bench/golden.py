@@ -12,7 +12,7 @@ from orderless.bench.records import Outcome
 from orderless.bench.tables import long_term_table, m4_table
 
 NAME = "golden"
-LOOK_BACK = 336
+CONTEXT = 336
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ def golden_figures() -> list[Golden]:
             cell = CellConfig(
                 NAME,
                 dataset,
-                str(horizon),
+                horizon,
                 model,
                 protocol,
-                options=frozen({"look_backs": (LOOK_BACK,)}),
+                options=frozen({"contexts": (CONTEXT,)}),
             )
             figures.append(Golden(cell, "mse", value, tolerance))
     for group, scores in NAIVE2.items():

@@ -114,7 +114,8 @@ def build_grid(table: Table, protocol: str, metric: Metric, folder: Path) -> Gri
     # A peer that nobody has run is a line below the table, not a column of words.
     there = {cell.model for cell, result in results.items() if result is not None}
     absent = tuple(model for model in table.peers if model not in there)
-    table = replace(table, models=tuple(model for model in table.models if model not in absent))
+    columns = {name: told for name, told in table.columns.items() if name not in absent}
+    table = replace(table, columns=columns)
     results = {cell: result for cell, result in results.items() if cell.model not in absent}
     if table.simulated:
         results = _of_common_seeds(results)
@@ -178,7 +179,7 @@ class _Figures:
         """Every line, with averages over settings below their set, others below everything."""
         rows = {place: self.row(place) for place in self.places}
         summaries = list(self.summaries(rows))
-        if not self.table.setting or not summaries:
+        if len(self.table.settings) == 1 or not summaries:
             return [*rows.values(), *(self.average(*one) for one in summaries)]
         lines = []
         for label, places, printed in summaries:
@@ -213,7 +214,7 @@ class _Figures:
             small = [(f"M4-{group}", "all") for group in OTHERS]
             yield M4_OTHERS, small, (M4_OTHERS, "all")
             yield BY_SERIES, self.places, (AVERAGE, "all")
-        elif self.table.setting and not self.table.simulated:
+        elif len(self.table.settings) > 1 and not self.table.simulated:
             for dataset in dict.fromkeys(dataset for dataset, _ in self.places):
                 own = [place for place in self.places if place[0] == dataset]
                 yield f"{dataset} {AVERAGE}", own, (dataset, AVERAGE)

@@ -25,7 +25,7 @@ class SeedResult:
     """What one seed came to.
 
     test, validation    metric to value; validation is what selection looked at, empty if nothing
-    chosen              what selection chose: a look-back, a penalty
+    chosen              what selection chose: a context, a penalty
     epochs              epochs trained, None for a model without training
     """
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable
 
-from orderless.bench.analyses import ablation, efficiency, flops, ordering, pools, scaling, transfer
+from orderless.bench.analyses import ablation, costs, flops, simulated, transfer
 from orderless.bench.config import CellConfig
 from orderless.bench.datasets.catalogue import files_there, find_entry
 from orderless.bench.records import Outcome
@@ -11,12 +11,25 @@ from orderless.bench.tables import anomaly_table, classification_table, long_ter
 from orderless.errors import SettingError
 
 TABLES: dict[str, Table] = {
-    module.NAME: module.TABLE
-    for module in (long_term_table, m4_table, classification_table, anomaly_table)
+    table.name: table
+    for table in (
+        long_term_table.TABLE,
+        m4_table.TABLE,
+        classification_table.TABLE,
+        anomaly_table.TABLE,
+    )
 }
 ANALYSES: dict[str, Table] = {
-    module.NAME: module.TABLE
-    for module in (ordering, scaling, ablation, efficiency, flops, pools, transfer)
+    table.name: table
+    for table in (
+        simulated.ORDERING,
+        simulated.SCALING,
+        ablation.TABLE,
+        costs.EFFICIENCY,
+        flops.TABLE,
+        costs.POOLS_TABLE,
+        transfer.TABLE,
+    )
 }
 ALL = TABLES | ANALYSES
 

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from orderless.bench.config import CellConfig
+from orderless.bench.config import DETERMINISTIC_SEEDS, CellConfig, frozen
+from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome
+
+Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -29,10 +33,14 @@ class Metric:
 
 @dataclass(frozen=True)
 class Table:
-    """A table or an analysis of the paper.
+    """A table or an analysis of the paper: a cell for each set, setting and column.
 
+    settings    horizons, say, or numbers of variables; "all" where there is one a set
+    columns     what each model is told; a name alone is looked up by `run`
+    drawn       the columns that draw numbers, and so have seeds; None where all do
     metrics     for each protocol that it has, the figures it shows
-    setting     what a setting is called; empty where there is one a set
+    paper       what a column of a set is told besides under `paper`
+    seeds_of    the seeds of a setting, where they are not those that were asked for
     simulated   whether it needs no data
     by_series   whether an average counts every series of M4 once, not every row
     peers       models of other libraries, and the package that each needs
@@ -43,17 +51,52 @@ class Table:
 
     name: str
     title: str
-    cells: Callable[[str, Sequence[int]], list[CellConfig]]
     run: Callable[[CellConfig], Outcome]
-    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    columns: Mapping[str, Options]
     metrics: Mapping[str, tuple[Metric, ...]]
-    setting: str = ""
+    settings: tuple[str, ...] = ("all",)
+    drawn: tuple[str, ...] | None = None
+    paper: Callable[[str, str], Options] = lambda dataset, model: {}
+    seeds_of: Callable[[str, Sequence[int]], Sequence[int]] = lambda setting, seeds: seeds
     simulated: bool = False
     by_series: bool = False
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: str = ""
     comparable: bool = True
     fit_of: Callable[[CellConfig], Hashable] = lambda cell: cell
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.columns)
+
+    def cells(self, protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
+        """Every cell, those of one set and setting together."""
+        return [
+            self.cell(dataset, setting, model, protocol, seeds)
+            for dataset in self.datasets
+            for setting in self.settings
+            for model in self.columns
+        ]
+
+    def cell(
+        self,
+        dataset: str,
+        setting: str,
+        model: str,
+        protocol: str = FAIR,
+        seeds: Sequence[int] = (0,),
+    ) -> CellConfig:
+        """The complete setting of one cell."""
+        options = dict(self.columns[model])
+        if protocol != FAIR:
+            options |= self.paper(dataset, model)
+        drawn = self.drawn is None or model in self.drawn
+        seeds = self.seeds_of(setting, seeds) if drawn else DETERMINISTIC_SEEDS
+        return CellConfig(
+            self.name, dataset, setting, model, protocol, tuple(seeds), frozen(options)
+        )
 
     def heading(self, protocol: str) -> str:
         """Its title under a protocol."""

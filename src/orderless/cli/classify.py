@@ -71,13 +71,14 @@ def _compare(labels: Any, classes: Any) -> Any:
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Cases, their classes where known, and the columns."""
-    from orderless.cli.tables import CASE, check_label, open_cases, open_table, take_labels
+    from orderless.cli.tables import CASE, check_label, open_cases, take_labels
+    from orderless.data import read_table
 
     check_label(arguments.data, arguments.label)
     if arguments.data.suffix.lower() == ".ts":
         return *open_cases(arguments.data), {}
     columns = {**model.columns_, **given_columns(arguments)}
     if arguments.label is None:
-        return open_table(arguments.data, columns), None, columns
-    table = open_table(arguments.data, columns, arguments.label)
+        return read_table(arguments.data), None, columns
+    table = read_table(arguments.data)
     return *take_labels(table, arguments.label, columns.get("group") or CASE), columns

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Write the scores, and say how often the alarm rings."""
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
-    from orderless.cli.tables import add_column, get_column, open_series, put_table
+    from orderless.cli.tables import add_column, open_series, put_table
     from orderless.cli.variables import check_drawn, name_unseen, name_unseen_groups
     from orderless.data import read_panel, write_scores
     from orderless.estimators.pictures import draw_anomalies, systems_having
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> None:
     name_unseen(arguments, panel, model)
     name_unseen_groups(arguments, panel, model)
     moments = write_scores(panel, scores.moments, name="score")
-    alarms = get_column(moments, "score") > model.threshold_
+    alarms = moments["score"].to_numpy() > model.threshold_
     try:
         if arguments.plot is not None:
             chosen = arguments.plot_variables

@@ -203,5 +203,5 @@ def _read(arguments: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any
             "A table of cases needs --group, the column that names the case, and --label, the "
             "column that holds its class."
         )
-    table, columns = open_series(arguments.data, columns, arguments.label)
+    table, columns = open_series(arguments.data, columns)
     return take_labels(table, arguments.label, arguments.group), columns

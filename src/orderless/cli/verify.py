@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, Any]]:
-    from orderless.cli.tables import check_label, drop_column, open_cases, open_series
+    from orderless.cli.tables import check_label, get_column, open_cases, open_series
     from orderless.estimators import Classifier
 
     if arguments.data is None:
@@ -62,8 +62,8 @@ def _read(arguments: argparse.Namespace, model: Any) -> tuple[Any, dict[str, Any
         return open_cases(arguments.data)[0], {}
     if arguments.label is None:
         return open_series(arguments.data, columns)
-    table, columns = open_series(arguments.data, columns, arguments.label)
-    return drop_column(table, arguments.label), columns
+    table, columns = open_series(arguments.data, columns)
+    return table.drop(get_column(table, arguments.label).name), columns
 
 
 def _print(verification: "Verification") -> None:

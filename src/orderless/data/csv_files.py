@@ -1,132 +1,97 @@
-"""CSV files as frames that are the same whichever library reads them.
-
-The first of polars, pandas and pyarrow that is installed reads them, and the standard library
-otherwise.
-"""
+"""CSV files as polars frames."""
 
 import csv
-import importlib
 import io
+import mmap
 import re
-import sys
-import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-import narwhals as nw
-import numpy as np
+import polars as pl
 
-from orderless.data.roles import find_long_names
 from orderless.data.text_files import read_text
-from orderless.data.timestamps import is_missing, is_time_name
 from orderless.errors import DataError
 
-# What stands for a missing value in a CSV file, whichever library reads it: what does for pandas.
+# What stands for a missing value: all that does for pandas.
 MISSING = (
     *("", "NA", "N/A", "n/a", "<NA>", "#NA", "#N/A", "#N/A N/A", "null", "NULL", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 # A column may be called 7, but hardly 0.07.
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
-LEADING_ZERO = re.compile(r"0\d+")
-# The same among the bytes of a file, where it is no part of a date, a clock or a fraction. That the
-# pattern begins with the zero makes it five times as fast.
+# A leading zero among the bytes of a file, where it is no part of a date, a clock or a fraction.
+# That the pattern begins with the zero makes it five times as fast.
 ZERO_WITHIN = re.compile(rb"0(?<![\w.:/+-]0)\d+(?![\w.:/-])")
+# The same in an entry.
+LEADING_ZERO = r"^\s*0\d+\s*$"
 # A name in quotes, after whichever separator, and all of the first row: names may have line breaks.
 QUOTED = re.compile(r'(?<![^,;\t|])"(?:[^"]|"")*+"')
 HEADER = re.compile(rf'(?:{QUOTED.pattern}|[^"\r\n]++|")*+')
 LONGEST_HEADER = 2**24
-BYTES_AT_ONCE = 2**20
 
 
-def read_csv(path: Path, names: Collection[Any] = ()) -> Any:
-    """A frame from a CSV file, as `read_table` says; a dict of arrays without a frame library."""
+def read_csv(path: Path) -> pl.DataFrame:
+    """A frame from a CSV file, as `read_table` says."""
     try:
-        header, separator = _csv_header(path)
-        _check_rows(path, len(header), separator)
+        names, separator = _header(path)
     except csv.Error as error:
         raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
-    installed = next((name for name in CSV_READERS if find_spec(name)), None)
     try:
-        if installed:
-            source = _without_blank_lines(path, separator)
-            table = _rename(CSV_READERS[installed](source, separator), header)
-        else:
-            table = _read_csv_plainly(path, header, separator)
-        table = _read_numbers(_drop_nameless(table))
-        table = _keep_zeros(table, path, header, separator, names)
+        frame = _read(path, names, separator)
     except DataError:
         raise
     except Exception as error:
-        # Every library has its own words for what is not UTF-8; these are ours.
+        # polars has its own words for what is not UTF-8, and for a row that is too long.
         read_text(path)
+        _blank_rows(path, len(names), separator)
         raise DataError(
-            f"{path.name} cannot be read as CSV with {separator!r} between {len(header)} columns "
+            f"{path.name} cannot be read as CSV with {separator!r} between {len(names)} columns "
             f"({str(error).strip().splitlines()[0]}). Separate columns by commas, semicolons, tabs "
             "or bars."
         ) from error
-    return _name_first_column(table)
+    # Commas at the end of lines make a column without a name and without a value.
+    empty = "" in names[1:] and frame[""].null_count() == len(frame)
+    return frame.drop("") if empty else frame
 
 
-def _read_csv_plainly(path: Path, names: list[str], separator: str) -> dict[str, np.ndarray]:
-    """A CSV file by the standard library alone: numbers where all entries are, else text."""
-    columns: list[list[str]] = [[] for _ in names]
-    rows = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=separator)
-    next(rows)
-    for number, row in enumerate(rows, 2):
-        if _is_blank(row):
-            continue
-        if len(row) != len(names):
-            raise _wrong_row(path, number, len(row), len(names))
-        for column, entry in zip(columns, row, strict=True):
-            column.append(entry)
-    return {name: _plain_column(column) for name, column in zip(names, columns, strict=True)}
+def _read(path: Path, names: list[str], separator: str) -> pl.DataFrame:
+    options = {"separator": separator, "null_values": list(MISSING), "glob": False}
+    frame = pl.read_csv(path, infer_schema_length=None, **options)
+    # Names come last: where frames are made, polars takes an empty one for none.
+    frame.columns = [str(place) for place in range(len(names))]
+    whole = [place for place, one in enumerate(frame.dtypes) if one.is_integer()]
+    if whole and _has_zeros(path):
+        # What names things keeps its leading zeros. Whether it does is asked when roles are.
+        texts = pl.read_csv(path, columns=whole, infer_schema=False, **options)
+        texts.columns = [str(place) for place in whole]
+        frame = frame.with_columns(one for one in texts if one.str.contains(LEADING_ZERO).any())
+    # polars makes rows of blank lines, and fills up a row that is too short.
+    if len(names) == 1 or frame.to_series(-1).null_count():
+        frame = frame.filter(~pl.Series(_blank_rows(path, len(names), separator), dtype=pl.Boolean))
+    frame = pl.DataFrame([_read_numbers(one) for one in frame])
+    frame.columns = names
+    return frame
 
 
-def _read_csv_polars(source: Path | io.BytesIO, separator: str) -> Any:
-    return importlib.import_module("polars").read_csv(
-        source, separator=separator, infer_schema_length=None, null_values=list(MISSING)
-    )
+def _read_numbers(column: pl.Series) -> pl.Series:
+    """Numbers also where polars takes them for text: +3, NAN, Inf, or with spaces around."""
+    if column.dtype != pl.String:
+        return column
+    entries = column.str.strip_chars()
+    entries = entries.set(entries.is_in(MISSING), None)
+    for dtype in (pl.Int64, pl.Float64):
+        numbers = entries.cast(dtype, strict=False)
+        if numbers.null_count() == entries.null_count():
+            return entries if entries.str.contains(LEADING_ZERO).any() else numbers
+    truth = entries.str.to_lowercase()
+    return truth == "true" if truth.drop_nulls().is_in(["true", "false"]).all() else column
 
 
-def _read_csv_pandas(source: Path | io.BytesIO, separator: str) -> Any:
-    pandas = importlib.import_module("pandas")
-    with warnings.catch_warnings():
-        # A row that is too long would only be cut, with a warning.
-        warnings.simplefilter("error", pandas.errors.ParserWarning)
-        return pandas.read_csv(
-            source,
-            sep=separator,
-            encoding="utf-8-sig",
-            index_col=False,
-            keep_default_na=False,
-            na_values=list(MISSING),
-        )
-
-
-def _read_csv_pyarrow(source: Path | io.BytesIO, separator: str) -> Any:
-    arrow = importlib.import_module("pyarrow.csv")
-    return arrow.read_csv(
-        source,
-        parse_options=arrow.ParseOptions(delimiter=separator),
-        convert_options=arrow.ConvertOptions(null_values=list(MISSING), strings_can_be_null=True),
-    )
-
-
-CSV_READERS: dict[str, Callable[[Path | io.BytesIO, str], Any]] = {
-    "polars": _read_csv_polars,
-    "pandas": _read_csv_pandas,
-    "pyarrow": _read_csv_pyarrow,
-}
-
-
-def _csv_header(path: Path) -> tuple[list[str], str]:
-    """The column names and the separator, which no library may guess differently."""
+def _header(path: Path) -> tuple[list[str], str]:
+    """The names of the columns, and the separator."""
     text = read_text(path, most=LONGEST_HEADER, newline="")
     header = HEADER.match(text)
     if header is None or not header[0].strip():
@@ -148,28 +113,30 @@ def _csv_header(path: Path) -> tuple[list[str], str]:
     return names, separator
 
 
-def _check_rows(path: Path, columns: int, separator: str) -> None:
-    """Refuse a row of the wrong length: some libraries fill it up, or cut it, without a word."""
-    # What is no UTF-8 is for the reader to refuse, and so is what is too long for it.
-    with _long_fields(), path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        rows = _count_entries(file, separator)
-        for number, (entries, blank) in enumerate(rows, 1):
-            if entries == columns or blank:
-                continue
-            # A forecast begins at the last row, and the number it breaks off at may be cut too.
-            if entries < columns and all(blank for _, blank in rows):
-                raise DataError(
-                    f"The last row of {path.name} has {entries} entries; the header has {columns}. "
-                    "Is the file still being written? Wait, or delete the row."
-                )
-            raise _wrong_row(path, number, entries, columns)
-
-
-@contextmanager
-def _long_fields() -> Iterator[None]:
+def _blank_rows(path: Path, columns: int, separator: str) -> list[bool]:
+    """Whether each row is a blank line. A row of the wrong length is refused."""
     usual = csv.field_size_limit(2**31 - 1)
     try:
-        yield
+        with path.open(encoding="utf-8-sig", newline="\n") as file:
+            rows = _count_entries(file, separator)
+            next(rows)
+            found = []
+            for number, (entries, blank) in enumerate(rows, 2):
+                found.append(blank)
+                if entries == columns or blank:
+                    continue
+                # A forecast begins at the last row, and the number it breaks off at may be cut too.
+                if entries < columns and all(blank for _, blank in rows):
+                    raise DataError(
+                        f"The last row of {path.name} has {entries} entries; the header has "
+                        f"{columns}. Is the file still being written? Wait, or delete the row."
+                    )
+                raise DataError(
+                    f"Row {number} of {path.name} has {entries} entries; the header has {columns}."
+                )
+            return found
+    except csv.Error as error:
+        raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     finally:
         csv.field_size_limit(usual)
 
@@ -179,180 +146,13 @@ def _count_entries(file: TextIO, separator: str) -> Iterator[tuple[int, bool]]:
     for line in file:
         if '"' in line:
             # Separators within quotes are text, and the row may go on in the next line.
-            row = next(csv.reader(chain([line], file), delimiter=separator))
-            yield len(row), False
+            yield len(next(csv.reader(chain([line], file), delimiter=separator))), False
         else:
             entries = line.count(separator) + 1
             yield entries, entries == 1 and line.isspace()
 
 
-def _without_blank_lines(path: Path, separator: str) -> Path | io.BytesIO:
-    """The file as it is, or a copy without blank lines, of which polars would make rows."""
-    with path.open("rb") as file:
-        if not any(map(bytes.isspace, file)):
-            return path
-        file.seek(0)
-        kept, quoted, mark = [], False, separator.encode()
-        for line in file:
-            # Tabs may be a row of missing values, and a blank line within quotes part of a text.
-            if quoted or mark in line or not line.isspace():
-                kept.append(line)
-                quoted ^= line.count(b'"') % 2 == 1
-    return io.BytesIO(b"".join(kept))
-
-
-def _wrong_row(path: Path, number: int, entries: int, columns: int) -> DataError:
-    return DataError(
-        f"Row {number} of {path.name} has {entries} entries; the header has {columns}."
-    )
-
-
-def _rename(table: Any, names: list[str]) -> Any:
-    """The names of the header as they are written: libraries change empty and quoted ones."""
-    frame = nw.from_native(table, eager_only=True)
-    return frame.rename(dict(zip(frame.columns, names, strict=True))).to_native()
-
-
-def _read_numbers(table: Any) -> Any:
-    """Numbers also where a library takes them for text: +3, NAN, Inf, or with spaces around."""
-    if isinstance(table, dict):
-        return table
-    frame = nw.from_native(table, eager_only=True)
-    found = []
-    for series in frame.iter_columns():
-        if series.dtype != nw.String:
-            continue
-        entries = ["" if is_missing(one) else one for one in series.to_list()]
-        column = _plain_column(entries)
-        if column.dtype != object:
-            found.append(nw.new_series(series.name, column, backend=frame.implementation))
-    # All at once: one by one, each is a frame of all of them.
-    return frame.with_columns(found).to_native() if found else table
-
-
-def _keep_zeros(
-    table: Any, path: Path, header: list[str], separator: str, names: Collection[Any]
-) -> Any:
-    """The table, in which columns that name things keep their leading zeros."""
-    names = set(names)
-    columns, numbers = _columns(table)
-    long = find_long_names(columns - names, numbers - names)
-    asked = numbers & (names if long is None else names | {long[0]})
-    if not asked or not _has_zeros(path):
-        return table
-    for name, entries in _entries(path, header, separator, asked).items():
-        known = set(entries) - set(MISSING)
-        # If it is found by name, `read_panel` takes whole numbers for names, others for readings.
-        if name not in names and not all(map(str.isdecimal, known)):
-            continue
-        if not any(map(LEADING_ZERO.fullmatch, known)):
-            continue
-        texts = [None if one in MISSING else one for one in entries]
-        if isinstance(table, dict):
-            table = table | {name: np.array(texts, object)}
-            continue
-        frame = nw.from_native(table, eager_only=True)
-        series = nw.new_series(name, texts, nw.String, backend=frame.implementation)
-        table = frame.with_columns(series).to_native()
-    return table
-
-
 def _has_zeros(path: Path) -> bool:
     """Whether any entry may have a leading zero; a small part of the time that reading takes."""
-    with path.open("rb") as file:
-        while lines := file.read(BYTES_AT_ONCE) + file.readline():
-            if ZERO_WITHIN.search(lines):
-                return True
-    return False
-
-
-def _entries(
-    path: Path, header: list[str], separator: str, names: Collection[Any]
-) -> dict[str, list[str]]:
-    """What is written in some columns of a CSV file, without spaces around."""
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    places = [(header.index(name), entries) for name, entries in columns.items()]
-    with _long_fields(), path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, delimiter=separator)
-        next(rows)
-        for row in rows:
-            if not _is_blank(row):
-                for place, entries in places:
-                    # Each name once, in however many rows.
-                    entries.append(sys.intern(row[place].strip()))
-    return columns
-
-
-def _is_blank(row: list[str]) -> bool:
-    return not row or (len(row) == 1 and row[0].isspace())
-
-
-def _columns(table: Any) -> tuple[set[Any], set[Any]]:
-    """The names of all columns, and of those that are not text."""
-    if isinstance(table, dict):
-        return set(table), {name for name, values in table.items() if values.dtype != object}
-    schema = nw.from_native(table, eager_only=True).schema
-    return set(schema), {name for name, dtype in schema.items() if dtype != nw.String}
-
-
-def _drop_nameless(table: Any) -> Any:
-    """Without a column, after the first, that has neither a name nor a value."""
-    if isinstance(table, dict):
-        empty = "" in list(table)[1:] and all(one is None or one != one for one in table[""])
-        return {name: values for name, values in table.items() if name or not empty}
-    frame = nw.from_native(table, eager_only=True)
-    if "" not in frame.columns[1:] or frame[""].null_count() < len(frame):
-        return table
-    return frame.drop("").to_native()
-
-
-def _name_first_column(table: Any) -> Any:
-    """What a saved index becomes: nothing where it numbers the rows, else the time column."""
-    if isinstance(table, dict):
-        first = next(iter(table))
-        if first:
-            return table
-        rest = {name: values for name, values in table.items() if name != first}
-        numbers = _numbers_rows(table[first], rest)
-        return rest if numbers or "time" in rest else {"time": table[first], **rest}
-    frame = nw.from_native(table, eager_only=True)
-    first = frame.columns[0]
-    if first:
-        return table
-    if _numbers_rows(frame[first].to_numpy(), frame.columns) or "time" in frame.columns:
-        return frame.drop(first).to_native()
-    return frame.rename({first: "time"}).to_native()
-
-
-def _numbers_rows(values: np.ndarray, names: Iterable[str]) -> bool:
-    """Whether a saved index counts the rows, or did before some were dropped: time is elsewhere."""
-    if values.dtype.kind not in "iuf" or not len(values):
-        return False
-    return any(map(is_time_name, names)) or np.array_equal(
-        values, np.arange(len(values)) + values[0]
-    )
-
-
-def _plain_column(entries: list[str]) -> np.ndarray:
-    """Numbers or truth values where all entries are, else text; NaN or None where there is none."""
-    known = [None if one.strip() in MISSING else one for one in entries]
-    if known and None not in known:
-        # Floating-point numbers are too coarse for nanoseconds since 1970.
-        with suppress(ValueError, OverflowError):
-            return np.array([_to_number(one, int) for one in known if one], np.int64)
-    for read in (_to_number, _to_truth):
-        with suppress(ValueError):
-            return np.array([np.nan if one is None else read(one) for one in known])
-    column = np.empty(len(known), object)
-    column[:] = known
-    return column
-
-
-def _to_number(entry: str, kind: type[int] | type[float] = float) -> float:
-    if "_" in entry:
-        raise ValueError("Python alone takes 1_000 for a number.")
-    return kind(entry)
-
-
-def _to_truth(entry: str) -> float:
-    return float(("false", "true").index(entry.strip().lower()))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return ZERO_WITHIN.search(content) is not None

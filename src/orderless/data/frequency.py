@@ -1,11 +1,10 @@
 """The step of a time axis: found from time stamps, used to fill gaps and to name the future."""
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
+from datetime import timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -19,8 +18,6 @@ ROUNDED = 1e-3
 NEARLY_ALL = 0.9
 # A grid this long, with fewer than one time stamp in a hundred places, is a wrong time stamp.
 LONGEST_EMPTY_GRID = 100_000
-# Offsets to remember: each is asked for several times, and groups have many time stamps in common.
-KEPT_OFFSETS = 2**14
 HOUR = 3_600_000_000_000
 # Only a step of about a day or more can follow the calendar of a zone instead of the clock.
 SHORTEST_ON_CALENDAR = 20 * HOUR
@@ -264,23 +261,8 @@ def _days_in(month: np.ndarray) -> np.ndarray:
     return ((month + 1).astype("datetime64[D]") - month.astype("datetime64[D]")).astype(np.int64)
 
 
-def zone_named(name: str) -> tzinfo:
-    """A time zone by its name, or by a fixed offset such as "+01:00" or "UTC-03:30"."""
-    offset = name.removeprefix("UTC")
-    if offset[:1] in ("+", "-") and len(offset) == 6:
-        sign = -1 if offset[0] == "-" else 1
-        return timezone(sign * timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6])))
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError) as error:
-        raise DataError(
-            f"The time zone {name!r} is not known here. Convert the time stamps to UTC first, or "
-            "install the package tzdata."
-        ) from error
-
-
 def name_of_zone(zone: tzinfo) -> str:
-    """The name by which `zone_named` finds a zone of any library; "UTC+05:30" for a fixed offset.
+    """The name by which polars knows a zone of any library; "UTC+05:30" for a fixed offset.
 
     Its own name may mean nothing elsewhere: "IST", "tzutc()".
     """
@@ -288,7 +270,7 @@ def name_of_zone(zone: tzinfo) -> str:
     names = (getattr(zone, "key", ""), getattr(zone, "zone", ""), read_from.split("zoneinfo/")[-1])
     for name in filter(None, names):
         with suppress(DataError):
-            zone_named(name)
+            _to_wall_clock(np.zeros(1, "M8[ns]"), name)
             return name
     offset = zone.utcoffset(None)
     if offset is None or offset % timedelta(minutes=1):
@@ -299,34 +281,46 @@ def name_of_zone(zone: tzinfo) -> str:
     return str(timezone(offset))
 
 
+def _fixed_offset(time_zone: str) -> np.timedelta64 | None:
+    """How far a zone such as "+01:00" or "UTC-03:30" is ahead of UTC; None for one with a name."""
+    found = re.fullmatch(r"(?:UTC)?([+-])(\d\d):(\d\d)", time_zone)
+    if found is None:
+        return None
+    minutes = 60 * int(found[2]) + int(found[3])
+    return np.timedelta64(-minutes if found[1] == "-" else minutes, "m")
+
+
 def _to_wall_clock(times: np.ndarray, time_zone: str | None) -> np.ndarray:
-    if time_zone is None:
-        return times
-    return times + _offsets(times, zone_named(time_zone), on_clock=False)
+    offset = None if time_zone is None else _fixed_offset(time_zone)
+    if time_zone is None or offset is not None:
+        return times if offset is None else times + offset
+    import polars as pl
+
+    try:
+        zoned = pl.Series(times).dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
+    except pl.exceptions.ComputeError as error:
+        raise DataError(
+            f"The time zone {time_zone!r} is not known here. Convert the time stamps to UTC first."
+        ) from error
+    return zoned.dt.replace_time_zone(None).to_numpy()
 
 
 def _from_wall_clock(local: np.ndarray, time_zone: str | None) -> np.ndarray:
     """UTC. The first of two equal readings; one the clock skips is read with the earlier offset."""
-    if time_zone is None:
-        return local
-    return local - _offsets(local, zone_named(time_zone), on_clock=True)
+    offset = None if time_zone is None else _fixed_offset(time_zone)
+    if time_zone is None or offset is not None:
+        return local if offset is None else local - offset
+    import polars as pl
 
+    def in_utc(clock: np.ndarray) -> np.ndarray:
+        zoned = pl.Series(clock).dt.replace_time_zone(
+            time_zone, ambiguous="earliest", non_existent="null"
+        )
+        return zoned.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
 
-def _offsets(times: np.ndarray, zone: tzinfo, *, on_clock: bool) -> np.ndarray:
-    """How far the clocks of a zone are ahead of UTC, at times on them or in UTC."""
-    seconds = (times.astype(np.int64) // 1_000_000_000).tolist()
-    offsets = [_offset(second, zone, on_clock) for second in seconds]
-    return np.array(offsets, np.int64).astype("timedelta64[s]")
-
-
-@lru_cache(KEPT_OFFSETS)
-def _offset(second: int, zone: tzinfo, on_clock: bool) -> int:
-    """The same at one second since 1970, in seconds."""
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
-    moment = moment.replace(tzinfo=zone) if on_clock else moment.astimezone(zone)
-    offset = moment.utcoffset()
-    assert offset is not None
-    return round(offset.total_seconds())
+    times, day = in_utc(local), np.timedelta64(1, "D")
+    skipped = np.isnat(times)
+    return np.where(skipped, in_utc(local - day) + day, times) if skipped.any() else times
 
 
 def _counted(number: int | float, word: str) -> str:

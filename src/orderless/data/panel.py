@@ -22,8 +22,9 @@ class TimeForm:
     name        of the column or index
     index       True where they were the index of a pandas frame
     time_zone   the name of the zone of zone-aware time stamps
-    zone        for a pandas index: that zone as it came, since other libraries make zones too
-    dtype       the narwhals type of the column; of a pandas index, its unit of time
+    dtype       of the column or index in its own library
+    unit        in which that type counts, as NumPy calls it: "D" to "ns"
+    floats      whether numbers were floating-point numbers
     pattern     for text and for numbers that are dates: how to write a time stamp, as for
                 `strftime`, with `%3f` for three digits of a second
     period      for an index of pandas periods: their frequency
@@ -34,9 +35,10 @@ class TimeForm:
     index: bool = False
     time_zone: str | None = None
     dtype: Any = None
+    unit: str = "ns"
+    floats: bool = False
     pattern: str | None = None
     period: str | None = None
-    zone: Any = None
 
     @property
     def only_counts(self) -> bool:
@@ -49,12 +51,12 @@ class Form:
     """How the data came in, so that results can go out the same way.
 
     kind        "wide", "long", "array" (one array) or "arrays" (several systems)
-    library     the module of the frame library; None for arrays and for a dict of columns
+    library     the frame library as narwhals calls it; None for arrays and for a dict of columns
     dimensions  for arrays: of each system's array, 1 or 2, or one number for all; of one 3-D
                 array, 3
     labels      from the name of a variable to the label it had: any hashable value
     row_labels  the index of a pandas frame
-    dtypes      from the label of the group or variable column to its narwhals type
+    dtypes      from the label of the group or variable column to its type in its own library
     """
 
     kind: str

@@ -1,17 +1,34 @@
-"""Which column of a frame is time, which names variables or systems, and which hold values."""
+"""Which column of a frame is time, which names variables or systems, and which hold values.
 
-import re
+This is the one place where the role of a column is decided; nothing before looks at names, and
+nothing after asks again. In this order:
+
+1. What the caller names has that role.
+2. A first column without a name is a saved index: it goes where it only numbers the rows, and else
+   counts as a column called "time".
+3. Time is the index of a pandas frame where it holds time stamps; then the column that holds time
+   stamps, as such or as text; then the column of numbers called as time is.
+4. A frame is long where one column each has the customary name of variables and of values, or where
+   one column of text and one of numbers are left and the text names several at one time.
+5. All that is left are variables, and have to be numbers.
+
+A role that does not exist yet, such as a covariate known in advance, is one more field of `Roles`,
+taken out of what is left before rule 4.
+"""
+
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
 
-from orderless.data.frames import Column, Table, is_number
+import polars as pl
+
+from orderless.data.frames_in import Column, Table, first_no_number
 from orderless.data.timestamps import is_time_name, parse_text
 from orderless.errors import DataError
 
 VARIABLE_NAMES = {"unique_id", "item_id", "series_id", "variable", "sensor", "series", "tag"}
 VALUE_NAMES = {"y", "value", "target"}
-CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[ap]m)?", re.IGNORECASE)
+CLOCK = r"(?i)^\s*\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(\s*[ap]m)?\s*$"
 
 
 @dataclass(frozen=True)
@@ -32,7 +49,8 @@ def assign_roles(
     given = [label for label in (time, variable, value, group) if label is not None]
     if len(set(given)) < len(given):
         raise DataError(f"A column can have one role only; you gave {given}.")
-    by_label = {one.label: one for one in table.columns}
+    columns = list(table.columns) if "" in given else _without_saved_index(table, time)
+    by_label = {one.label: one for one in columns}
     if table.index is not None and table.index.label is not None:
         by_label.setdefault(table.index.label, table.index)
 
@@ -44,12 +62,15 @@ def assign_roles(
                 f"There is no column {label!r} to take as {role}; the frame has "
                 f"{[str(one) for one in by_label]}. Name one of these, or pass {role}=None."
             )
-        return by_label[label]
+        found = by_label[label]
+        if role in ("group", "variable") and (found.odd or found.moments is not None):
+            raise DataError(f"The {found.where} holds values that cannot name anything. Use text.")
+        return found
 
     group_column = named(group, "group")
     id_column, value_column = named(variable, "variable"), named(value, "value")
     time_column = named(time, "time")
-    left = [one for one in table.columns if one.label not in given]
+    left = [one for one in columns if one.label not in given]
     if time_column is None:
         time_column = _find_time(left, table.index)
         left = [one for one in left if one is not time_column]
@@ -58,7 +79,7 @@ def assign_roles(
     elif id_column is None and value_column is not None:
         id_column = _only([one for one in left if one.kind == "text"], "variable", left)
     elif value_column is None and id_column is not None:
-        value_column = _only([one for one in left if one.kind == "number"], "value", left)
+        value_column = _only([one for one in left if one.numbers is not None], "value", left)
     left = [one for one in left if one is not id_column and one is not value_column]
     if value_column is None:
         # A plain range counts the rows of one system; over several it would tear them apart.
@@ -75,16 +96,18 @@ def assign_roles(
     return Roles(time_column, id_column, value_column, group_column, ())
 
 
-def find_long_names(
-    names: Iterable[Hashable], numbers: Iterable[Hashable]
-) -> tuple[Hashable, Hashable] | None:
-    """The columns of variables and of values by their customary names, if there is one of each.
-
-    names: columns that could name variables; numbers: columns that could hold values.
-    """
-    variables = [one for one in names if str(one).lower() in VARIABLE_NAMES]
-    values = [one for one in numbers if str(one).lower() in VALUE_NAMES]
-    return (variables[0], values[0]) if len(variables) == len(values) == 1 else None
+def _without_saved_index(table: Table, time: Hashable) -> list[Column]:
+    """Without a first column that only numbers the rows, or did before some were dropped."""
+    columns = list(table.columns)
+    if not columns or columns[0].label != "":
+        return columns
+    first, rest = columns[0], columns[1:]
+    elsewhere = time is not None or any(is_time_name(one.label) for one in rest)
+    numbers = first.values if first.text is None else None
+    if numbers is not None and (elsewhere or (numbers.cast(pl.Float64).diff()[1:] == 1).all()):
+        return rest
+    named_so = any(one.label == "time" for one in rest)
+    return rest if named_so else [replace(first, label="time"), *rest]
 
 
 def _find_time(left: list[Column], index: Column | None) -> Column | None:
@@ -101,7 +124,7 @@ def _find_time(left: list[Column], index: Column | None) -> Column | None:
         stamps = known
     if stamps:
         return stamps[0]
-    numbers = [one for one in left if one.kind == "number" and is_time_name(one.label)]
+    numbers = [one for one in left if one.numbers is not None and is_time_name(one.label)]
     if len(numbers) > 1:
         raise DataError(
             f"Several columns could be time: {[str(one.label) for one in numbers]}. Pass time=."
@@ -111,14 +134,13 @@ def _find_time(left: list[Column], index: Column | None) -> Column | None:
 
 def _find_long(
     left: list[Column], time: Column, group: Column | None
-) -> tuple[Column | None, Column | None]:
-    by_label = {one.label: one for one in left}
-    found = find_long_names(
-        [one.label for one in left if one.kind == "text" or one.values.dtype.kind in "iu"],
-        [one.label for one in left if one.kind == "number"],
-    )
-    if found is not None:
-        return by_label[found[0]], by_label[found[1]]
+) -> tuple[Column, Column] | tuple[None, None]:
+    names = [one for one in left if str(one.label).lower() in VARIABLE_NAMES and _can_name(one)]
+    values = [
+        one for one in left if str(one.label).lower() in VALUE_NAMES and one.numbers is not None
+    ]
+    if len(names) == len(values) == 1:
+        return names[0], values[0]
     if sorted(one.kind for one in left) == ["number", "text"]:
         text, number = sorted(left, key=lambda one: one.kind, reverse=True)
         if _names_variables(text, time):
@@ -127,18 +149,26 @@ def _find_long(
     return None, None
 
 
+def _can_name(column: Column) -> bool:
+    whole = column.values is not None and column.values.dtype.is_integer()
+    return whole or column.kind == "text"
+
+
 def _check_long(text: Column, time: Column, group: Column | None) -> None:
     """Refuse text that is one of several at each time: as a name, it would tear readings apart."""
-    stamps = time.values.tolist()
-    # As text: whether a value can name a system is asked later.
-    systems = [""] * len(stamps) if group is None else map(str, group.values)
-    moments = set(zip(systems, stamps, strict=True))
-    if len(moments) == len(stamps) and len({one for one in text.values if one}) > 1:
+    moments = {"time": _distinct(time)} | ({} if group is None else {"group": _distinct(group)})
+    alone = not pl.DataFrame(moments).is_duplicated().any()
+    if alone and _distinct(text).n_unique() > 1:
         raise DataError(
             f"The {text.where} may name the variables of a long frame, but no time stamp has two "
             "of them; it may as well be a remark beside each reading. Pass variable= if it names "
             "variables, group= if it tells independent systems apart, or drop it."
         )
+
+
+def _distinct(column: Column) -> pl.Series:
+    """Something that differs where the entries of a column do."""
+    return column.values if column.values is not None else pl.Series(column.moments)
 
 
 def _names_variables(column: Column, time: Column) -> bool:
@@ -149,19 +179,20 @@ def _names_variables(column: Column, time: Column) -> bool:
     """
     if is_time_name(column.label) or _holds_clocks(column):
         return False
-    known = [one for one in column.values if one is not None]
-    numbers = [one for one in known if is_number(one.replace(",", "").replace("_", ""))]
-    if 2 * len(numbers) < len(known):
+    assert column.text is not None
+    known = column.text.drop_nulls().str.strip_chars()
+    plain = known.str.replace_all("[,_]", "").cast(pl.Float64, strict=False)
+    if plain.null_count() * 2 > len(known):
         return True
-    times = time.values.tolist()
-    pairs = set(zip(times, column.values.tolist(), strict=True))
-    alone = len(set(known)) == 1 and known[0].strip().isdigit()
-    return alone or len(set(times)) < len(pairs) == len(times)
+    stamps = _distinct(time)
+    pairs = pl.DataFrame({"time": stamps, "text": column.text}).n_unique()
+    alone = known.n_unique() == 1 and known.str.contains(r"^\d+$")[0]
+    return alone or stamps.n_unique() < pairs == len(stamps)
 
 
 def _holds_clocks(column: Column) -> bool:
     """Whether all there is in a column of text is times of day."""
-    return all(one is None or CLOCK.fullmatch(one.strip()) for one in column.values)
+    return column.text is not None and column.text.str.contains(CLOCK).all()
 
 
 def _only(candidates: list[Column], role: str, left: list[Column]) -> Column:
@@ -187,57 +218,51 @@ def _check_variables(
                 f"The {one.where} holds time stamps where numbers are needed. Pass time= if it is "
                 "the time column, or drop it."
             )
-        if one.kind == "text" and _holds_clocks(one):
+        if one.numbers is not None:
+            continue
+        row = None if one.text is None else first_no_number(one.text)
+        example = one.odd if one.text is None else _example(one.text, row)
+        if one.text is not None and _holds_clocks(one):
             raise DataError(
-                f"The {one.where} holds {_example(one, _first_no_number(one))}, a time of day "
-                "without its date. Join date and clock into one column, as in 2026-12-31 23:59"
-                f"{_how_to_join(time, one)}."
+                f"The {one.where} holds {example}, a time of day without its date. Join date and "
+                f"clock into one column, as in 2026-12-31 23:59{_how_to_join(time, one)}."
             )
-        if one.kind == "text" and is_time_name(one.label):
+        if one.text is not None and is_time_name(one.label):
             raise DataError(
-                f"The {one.where} holds {_example(one, _first_no_time(one))}, which cannot be read "
-                "as a time stamp. Write all of them the same way, such as 2026-12-31 23:59, or "
-                "drop the column."
+                f"The {one.where} holds {_example(one.text, _first_no_time(one.text))}, which "
+                "cannot be read as a time stamp. Write all of them the same way, such as "
+                "2026-12-31 23:59, or drop the column."
             )
-        if one.kind != "number":
-            row = _first_no_number(one)
-            raise DataError(
-                f"The {one.where} holds {_example(one, row)} where numbers are needed. Pass group= "
-                "if it tells independent systems apart, variable= if it names the variables of a "
-                f"long frame; convert it, or drop it.{_decimal_comma(one, row)}"
-            )
+        raise DataError(
+            f"The {one.where} holds {example} where numbers are needed. Pass group= if it tells "
+            "independent systems apart, variable= if it names the variables of a long frame; "
+            f"convert it, or drop it.{_decimal_comma(one.text, row)}"
+        )
     return tuple(columns)
 
 
-def _example(column: Column, row: int | None) -> str:
-    if row is None and column.kind == "text":
-        row = next(row for row, one in enumerate(column.values) if one is not None)
-    if row is None:
-        return f"values of type {column.dtype}"
-    return f"{repr(column.values[row])[:40]} in row {row}"
+def _example(text: pl.Series, row: int | None) -> str:
+    row = text.is_not_null().arg_max() if row is None else row
+    assert row is not None
+    return f"{repr(text[row])[:40]} in row {row}"
 
 
-def _first_no_number(column: Column) -> int | None:
-    rows = enumerate(column.values)
-    return next((row for row, one in rows if one is not None and not is_number(one)), None)
-
-
-def _first_no_time(column: Column) -> int:
+def _first_no_time(text: pl.Series) -> int:
     """The first row of text that does not read as a time stamp together with those before it."""
-    known = [row for row, one in enumerate(column.values) if one is not None]
-    return known[bisect_left(known, True, key=lambda row: not _read_as_times(column, row))]
+    known = text.is_not_null().arg_true().to_list()
+    return known[bisect_left(known, True, key=lambda row: not _reads_as_times(text.head(row + 1)))]
 
 
-def _read_as_times(column: Column, last: int) -> bool:
+def _reads_as_times(text: pl.Series) -> bool:
     try:
-        return parse_text(column.values[: last + 1].tolist(), column.where) is not None
+        return parse_text(text, "") is not None
     except DataError:
         # Day or month first: they do read, and it is a later row that decides.
         return True
 
 
 def _how_to_join(date: Column | None, clock: Column) -> str:
-    if date is None or (date.time is not None and date.time.index):
+    if date is None or date.index:
         return ""
     return (
         f"; with pandas: frame[{date.label!r}] = frame[{date.label!r}].astype(str) + ' ' + "
@@ -245,9 +270,12 @@ def _how_to_join(date: Column | None, clock: Column) -> str:
     )
 
 
-def _decimal_comma(column: Column, row: int | None) -> str:
+def _decimal_comma(text: pl.Series | None, row: int | None) -> str:
     """A hint where an entry is a number as written in half of the world."""
-    entry = None if row is None else column.values[row]
-    if isinstance(entry, str) and is_number(entry.replace(",", ".")):
-        return " Decimals are written with a point here, not with a comma."
-    return ""
+    if (
+        text is None
+        or row is None
+        or first_no_number(text[[row]].str.replace(",", ".")) is not None
+    ):
+        return ""
+    return " Decimals are written with a point here, not with a comma."

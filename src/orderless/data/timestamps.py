@@ -1,12 +1,11 @@
-"""Time stamps out of columns of any type, and back into them."""
+"""Time stamps out of text and out of numbers that are dates, and back into them."""
 
+import importlib
 import re
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import Any
+from datetime import datetime, timedelta
 
 import numpy as np
+import polars as pl
 
 from orderless.data.panel import TimeForm
 from orderless.errors import DataError
@@ -22,9 +21,10 @@ PATTERNS = (
     "%Y-%m",
     "%Y%m%d",
 )
-CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
-ISO = re.compile(
-    r"\d{4}-\d{2}-\d{2}(?:([T ])\d{2}:\d{2}(:\d{2}(?:\.(\d{1,9}))?)?(Z|[+-]\d{2}:?\d{2})?)?"
+CLOCKS = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S%.f", " %I:%M %p", " %I:%M:%S %p")
+ISO = (
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})"
+    r"(?:([T ])([0-9]{2}:[0-9]{2})(:[0-9]{2}(?:\.([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?$"
 )
 ISO_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%3f", "%H:%M:%S.%6f", "%H:%M:%S.%9f")
 # In the patterns of a `TimeForm`: so many digits of a second, where `strftime` knows six only.
@@ -37,17 +37,6 @@ CLOCKS_IN_NUMBERS = {0: "", 2: "%H", 4: "%H%M", 6: "%H%M%S"}
 # What else is written behind a year in one number, where its digits begin, and the last of a year.
 PARTS_OF_YEARS = (("quarter", 10, (4,)), ("week", 100, (52, 53)), ("day", 1000, (365, 366)))
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
-
-
-def is_missing(value: Any) -> bool:
-    """Whether an object stands for no value: None, NaN, or the missing values of a library."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    if isinstance(value, Decimal):
-        return value.is_nan()
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return bool(np.isnat(value))
-    return isinstance(value, float | np.floating) and bool(value != value)
 
 
 def is_time_name(label: object) -> bool:
@@ -68,101 +57,82 @@ def to_nanoseconds(times: np.ndarray, where: str) -> np.ndarray:
     return times.astype(f"{kind}8[ns]")
 
 
-def parse_text(values: Sequence[str | None], where: str) -> tuple[np.ndarray, TimeForm] | None:
+def parse_text(values: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
     """Time stamps written as text; None where the text is something else."""
-    first = next((one for one in values if one is not None), None)
-    if first is None or not LOOKS_LIKE_DATE.fullmatch(first.strip()):
+    texts = values.str.strip_chars()
+    first = texts.drop_nulls().head(1)
+    if first.is_empty() or not LOOKS_LIKE_DATE.fullmatch(first[0]):
         return None
-    texts = [None if one is None else one.strip() for one in values]
-    parse = _parse_iso if ISO.fullmatch(first.strip()) else _parse_patterns
-    try:
-        return parse(texts, where)
-    except ValueError as error:
-        if isinstance(error, DataError):
-            raise
-        return None
+    parse = _parse_iso if first.str.contains(ISO)[0] else _parse_patterns
+    return parse(texts, where)
 
 
-def _parse_iso(texts: list[str | None], where: str) -> tuple[np.ndarray, TimeForm]:
-    known = [one for one in texts if one is not None]
-    found = [match for one in known if (match := ISO.fullmatch(one))]
-    if len(found) < len(known):
-        raise ValueError("not all of them are ISO 8601")
-    separators, seconds, fractions, zones = zip(*(one.groups("") for one in found), strict=True)
-    if any(zones) and not all(zones):
+def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
+    parts = texts.str.extract_groups(ISO).struct.unnest()
+    day, separator, clock, second, fraction, zone = parts.get_columns()
+    in_clock = (day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")).alias(
+        ""
+    )
+    local = in_clock.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+    if local.null_count() > texts.null_count():
+        return None
+    zones = zone.drop_nulls().unique(maintain_order=True).to_list()
+    if zones and zone.null_count() > texts.null_count():
         raise DataError(
             f"Some time stamps in {where} have an offset from UTC and some have none. Write "
             "all of them the same way."
         )
     # Many programs leave out what is zero, so every part is written back that any row has.
     pattern = "%Y-%m-%d"
-    if any(separators):
-        pattern += next(filter(None, separators)) + "%H:%M" + (":%S" if any(seconds) else "")
-    if any(fractions):
-        pattern += f".%{max(map(len, fractions))}f"
-    offset_of = {one: _offset(one) for one in set(zones)}
-    offsets = np.array([offset_of[one] for one in zones], "m8[s]")
-    local = [one.removesuffix(zone) for one, zone in zip(known, zones, strict=True)]
-    # For its error: nanoseconds would wrap around without a word.
-    to_nanoseconds(np.array(local, "M8[us]") - offsets, where)
-    times = np.full(len(texts), "NaT", "M8[ns]")
-    times[[one is not None for one in texts]] = np.array(local, "M8[ns]") - offsets
-    if not zones[0]:
+    if separator.count():
+        pattern += separator.drop_nulls()[0] + "%H:%M" + (":%S" if second.count() else "")
+    if fraction.count():
+        pattern += f".%{fraction.str.len_chars().max()}f"
+    try:
+        offsets = [int(_offset(one).astype(np.int64)) for one in zones]
+    except ValueError:
+        return None
+    utc = local.to_numpy()
+    if zones:
+        ahead = zone.replace_strict(zones, offsets, default=0, return_dtype=pl.Int64)
+        utc = utc - ahead.fill_null(0).to_numpy().astype("m8[s]")
+    # Microseconds first, for the error: nanoseconds would wrap around without a word.
+    times = to_nanoseconds(utc, where)
+    parts_of_a_second = fraction.str.pad_end(9, "0").cast(pl.Int64).fill_null(0).to_numpy()
+    times = times + parts_of_a_second.astype("m8[ns]")
+    if not zones:
         return times, TimeForm("text", pattern=pattern)
-    if len(set(offset_of.values())) > 1:
-        zone = "Z" if zones[0] == "Z" else "+00:00"
-        return times, TimeForm("text", pattern=pattern + zone, time_zone="UTC")
+    if len(set(offsets)) > 1:
+        zone_of_all = "Z" if zones[0] == "Z" else "+00:00"
+        return times, TimeForm("text", pattern=pattern + zone_of_all, time_zone="UTC")
     time_zone = str(datetime.strptime(zones[0], "%z").tzinfo)
     return times, TimeForm("text", pattern=pattern + zones[0], time_zone=time_zone)
 
 
-def _parse_patterns(texts: list[str | None], where: str) -> tuple[np.ndarray, TimeForm] | None:
-    found: list[tuple[np.ndarray, TimeForm]] = []
-    for day in PATTERNS:
-        for clock in CLOCKS:
-            try:
-                parsed = [
-                    None if one is None else datetime.strptime(one, day + clock) for one in texts
-                ]
-            except ValueError:
-                continue
-            if day == "%Y%m%d" and not all(map(_is_likely, parsed)):
-                continue
-            times = to_nanoseconds(np.array(parsed, "M8[us]"), where)
-            pattern = (day + clock).replace("%f", "%6f")
-            found.append((times, TimeForm("text", pattern=pattern)))
-    if len(found) == 2 and not np.array_equal(found[0][0], found[1][0], equal_nan=True):
+def _parse_patterns(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
+    found: list[tuple[pl.Series, str]] = []
+    first = texts.drop_nulls().head(1)
+    for pattern in (day + clock for day in PATTERNS for clock in CLOCKS):
+        if first.str.to_datetime(pattern, time_unit="us", strict=False).null_count():
+            continue
+        times = texts.str.to_datetime(pattern, time_unit="us", strict=False)
+        if times.null_count() > texts.null_count():
+            continue
+        years = times.dt.year()
+        # Digits alone are more likely to count; two digits are no year.
+        likely = (FIRST_YEAR, LAST_YEAR) if pattern == "%Y%m%d" else (1000, 9999)
+        if years.is_between(*likely).all():
+            found.append((times, pattern))
+    if not found:
+        return None
+    times, pattern = found[0]
+    if any(not other.equals(times) for other, _ in found):
         raise DataError(
             f"The dates in {where} can be read day first or month first, and nothing in them "
             "decides which. Convert the column to time stamps, or write them as 2024-12-31."
         )
-    return found[0] if found else None
-
-
-def _is_likely(day: datetime | None) -> bool:
-    return day is None or FIRST_YEAR <= day.year <= LAST_YEAR
-
-
-def parse_objects(values: np.ndarray, where: str) -> tuple[np.ndarray, TimeForm] | None:
-    """Time stamps from Python dates and datetimes (None and NaT among them)."""
-    there = np.array([not is_missing(one) for one in values], bool)
-    known = values[there].tolist()
-    if not known or not all(isinstance(one, date) for one in known):
-        return None
-    stamps = [one if isinstance(one, datetime) else datetime(*one.timetuple()[:3]) for one in known]
-    aware = {one.tzinfo is not None for one in stamps}
-    if len(aware) > 1:
-        raise DataError(
-            f"Some time stamps in {where} have a time zone and some have none. Give all of them "
-            "the same."
-        )
-    times = np.full(len(values), "NaT", "M8[us]")
-    times[there] = [
-        one.astimezone(UTC).replace(tzinfo=None) if one.tzinfo else one for one in stamps
-    ]
-    zone = "UTC" if aware == {True} else None
-    kind = "datetime" if any(isinstance(one, datetime) for one in known) else "date"
-    return to_nanoseconds(times, where), TimeForm(kind, time_zone=zone)
+    form = TimeForm("text", pattern=pattern.replace("%.f", ".%6f"))
+    return to_nanoseconds(times.to_numpy(), where), form
 
 
 def parse_numbers(numbers: np.ndarray, where: str) -> tuple[np.ndarray, str] | None:
@@ -232,37 +202,36 @@ def _calendar(months: np.ndarray, days: np.ndarray) -> np.ndarray | None:
     return None if outside.any() else dates.astype("M8[ns]")
 
 
-def write_text(times: np.ndarray, form: TimeForm) -> list[str]:
+def write_text(times: np.ndarray, form: TimeForm) -> pl.Series:
     """Time stamps as text, written the way the input had them.
 
     Where that cannot say one of them exactly, all are written in ISO 8601 with enough digits.
     """
     assert form.pattern is not None
-    pattern, local = form.pattern, times + _offset(form.pattern)
+    pattern = form.pattern
     if not can_say(pattern, times):
         finer = (f"%Y-%m-%dT{clock}{_zone(pattern)}" for clock in ISO_CLOCKS)
         pattern = next(one for one in finer if can_say(one, times))
-    seconds = local.astype("M8[s]")
+    local = pl.Series(times + _offset(pattern))
     fraction = FRACTION.search(pattern)
     if fraction is None:
-        return [one.strftime(pattern) for one in seconds.tolist()]
+        return local.dt.strftime(pattern)
     before, after = pattern.split(fraction[0])
-    digits = (local - seconds).astype(np.int64) // 10 ** (9 - int(fraction[1]))
-    return [
-        f"{one.strftime(before)}{digit:0{fraction[1]}d}{after}"
-        for one, digit in zip(seconds.tolist(), digits.tolist(), strict=True)
-    ]
+    # Nine digits are written, of which those that the pattern has no place for are zero.
+    digits = local.dt.strftime("%9f").str.head(int(fraction[1]))
+    return local.dt.strftime(before) + digits + after
 
 
 def write_numbers(times: np.ndarray, form: TimeForm) -> np.ndarray:
     """Dates as whole numbers, the way `parse_numbers` found them."""
     texts = write_text(times, form)
-    if not all(map(str.isdigit, texts)):
+    numbers = texts.cast(pl.Int64, strict=False)
+    if numbers.null_count():
         raise DataError(
             f"The time stamp {texts[0]} cannot be written as a date in one number, which the "
             f"column {form.name!r} holds. Convert the column to time stamps."
         )
-    return np.array(texts, np.int64)
+    return numbers.to_numpy()
 
 
 def round_as_written(times: np.ndarray, form: TimeForm) -> np.ndarray:
@@ -298,3 +267,15 @@ def _offset(text: str) -> np.timedelta64:
     """How far the clock of a pattern or a time stamp is ahead of UTC."""
     ahead = datetime.strptime(_zone(text) or "Z", "%z").utcoffset()
     return np.timedelta64(ahead or timedelta(0), "s")
+
+
+def can_hold(form: TimeForm, times: np.ndarray) -> bool:
+    """Whether a column of the input's type, or text as it is written, can say these time stamps."""
+    if form.period is not None:
+        index = importlib.import_module("pandas").PeriodIndex(times, freq=form.period)
+        return np.array_equal(index.to_timestamp().to_numpy(), times)
+    if form.pattern is not None:
+        return can_say(form.pattern, times)
+    if form.kind == "number":
+        return True
+    return np.array_equal(times.astype(f"{times.dtype.kind}8[{form.unit}]"), times)

@@ -1,19 +1,14 @@
 """Results back in the form the input came in: same library, wide or long, frame or array."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
-from orderless.data.frames import Column, build_frame, pandas_index
 from orderless.data.frequency import Frequency
 from orderless.data.panel import Panel, System
-from orderless.data.timestamps import round_as_written, write_numbers
+from orderless.data.reading import import_frames
 from orderless.errors import DataError
-
-SMALL_INTEGERS = (nw.Int8, nw.Int16, nw.Int32, nw.UInt8, nw.UInt16, nw.UInt32)
 
 
 def write_forecast(
@@ -85,30 +80,31 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
         if form.kind == "array":
             return arrays[0]
         return np.stack(arrays) if form.dimensions == 3 else arrays
+    build = import_frames("frames_out").build_frame
     if form.kind == "long" and not each:
         seen = [np.unique(system.rows) for system in panel.systems]
         times = np.concatenate([one.times[at] for one, at in zip(panel.systems, seen, strict=True)])
-        columns = [*_group(panel, [len(at) for at in seen]), *_time(panel, times)]
+        head = [*_group(panel, [len(at) for at in seen]), *_time(panel, times)]
         joined = np.concatenate([one[at] for one, at in zip(scores, seen, strict=True)])
-        return build_frame(form, [*columns, _values(name, joined)])
-    # Back from systems one after the other to the rows as they came.
-    back = np.argsort(np.concatenate([system.input_rows for system in panel.systems]))
-    times = np.concatenate([system.times[system.rows] for system in panel.systems])[back]
-    columns = [replace(one, values=one.values[back]) for one in _group(panel, None)]
+        return build(form, head, [name], joined[None])
+    labels = [name]
     if form.kind == "long":
-        columns += [replace(one, values=one.values[back]) for one in _names(panel)]
-        joined = [
+        assert all(system.row_variables is not None for system in panel.systems)
+        at_rows = [
             one[system.row_variables, np.arange(one.shape[1])]
             for one, system in zip(at_rows, panel.systems, strict=True)
         ]
-        results = [_values(name, np.concatenate(joined)[back])]
     elif each:
-        joined = np.concatenate(at_rows, 1)[:, back]
         labels = [form.labels[variable] for variable in panel.variables]
-        results = [_values(label, row) for label, row in zip(labels, joined, strict=True)]
-    else:
-        results = [_values(name, np.concatenate(at_rows)[back])]
-    return build_frame(form, [*columns, *_time(panel, times), *results], form.row_labels)
+    # Back from systems one after the other to the rows as they came.
+    back = np.argsort(np.concatenate([system.input_rows for system in panel.systems]))
+    times = np.concatenate([system.times[system.rows] for system in panel.systems])[back]
+    head = _group(panel, [len(system.rows) for system in panel.systems], back)
+    if form.kind == "long":
+        head += _names(panel, [one.row_variables for one in panel.systems], back)
+    values = np.atleast_2d(np.concatenate(at_rows, -1))
+    values = values if (np.diff(back) == 1).all() else values[:, back]
+    return build(form, [*head, *_time(panel, times)], labels, values, form.row_labels)
 
 
 def _following(system: System, at: int, horizon: int, step: Frequency | None) -> np.ndarray:
@@ -158,18 +154,20 @@ def _wide(
     times: list[np.ndarray],
     cutoffs: list[np.ndarray] | None,
 ) -> Any:
-    sizes = [one.size for one in times]
     joined = np.concatenate([one.ravel() for one in times])
-    columns = [*_group(panel, sizes), *_time(panel, joined)]
+    head = [*_group(panel, [one.size for one in times]), *_time(panel, joined)]
     if cutoffs is not None:
         spread = [np.repeat(one, at.shape[1]) for one, at in zip(cutoffs, times, strict=True)]
-        columns.append(_cutoff(panel, np.concatenate(spread)))
-    for number, variable in enumerate(panel.variables):
-        for ending, systems in blocks.items():
-            # Systems of a wide frame have the same variables, in the order of its columns.
-            values = np.concatenate([one[:, number].ravel() for one in systems])
-            columns.append(_values(_label(panel.form.labels[variable], ending), values))
-    return build_frame(panel.form, columns, _index(panel, joined))
+        head.append(_stamps(panel, "cutoff", np.concatenate(spread)))
+    # Systems of a wide frame have the same variables, in the order of its columns.
+    values = [_rows_of_variables(systems) for systems in blocks.values()]
+    labels = [
+        _label(panel.form.labels[variable], ending)
+        for variable in panel.variables
+        for ending in blocks
+    ]
+    columns = np.stack(values, 1).reshape(len(labels), -1)
+    return _build(panel, head, labels, columns, joined)
 
 
 def _long(
@@ -178,102 +176,93 @@ def _long(
     times: list[np.ndarray],
     cutoffs: list[np.ndarray] | None,
 ) -> Any:
-    form = panel.form
     # One row a variable, window and step, in this order.
     counts = [len(system.variables) for system in panel.systems]
     sizes = [one.size * count for one, count in zip(times, counts, strict=True)]
-    names = [
-        np.repeat(np.array([form.labels[name] for name in system.variables], object), one.size)
-        for system, one in zip(panel.systems, times, strict=True)
+    lines = [
+        np.repeat(np.arange(count), one.size) for one, count in zip(times, counts, strict=True)
     ]
     stamps = [np.tile(one.ravel(), count) for one, count in zip(times, counts, strict=True)]
     joined = np.concatenate(stamps)
-    columns = [*_group(panel, sizes), _name(panel, np.concatenate(names)), *_time(panel, joined)]
+    head = [*_group(panel, sizes), *_names(panel, lines), *_time(panel, joined)]
     if cutoffs is not None:
         spread = [
             np.tile(np.repeat(one, at.shape[1]), count)
             for one, at, count in zip(cutoffs, times, counts, strict=True)
         ]
-        columns.append(_cutoff(panel, np.concatenate(spread)))
-    for ending, systems in blocks.items():
-        values = np.concatenate([one.transpose(1, 0, 2).ravel() for one in systems])
-        columns.append(_values(_label(form.value, ending), values))
-    return build_frame(form, columns, _index(panel, joined))
+        head.append(_stamps(panel, "cutoff", np.concatenate(spread)))
+    values = [
+        np.concatenate([_rows_of_variables([one]).ravel() for one in systems])
+        for systems in blocks.values()
+    ]
+    labels = [_label(panel.form.value, ending) for ending in blocks]
+    return _build(panel, head, labels, np.stack(values), joined)
+
+
+def _build(
+    panel: Panel, head: list[Any], labels: list[Any], values: np.ndarray, times: np.ndarray
+) -> Any:
+    """A frame whose index, where time stamps were the index of the input, is theirs."""
+    index = _stamps(panel, panel.form.time.name, times) if panel.form.time.index else None
+    return import_frames("frames_out").build_frame(panel.form, head, labels, values, index)
+
+
+def _rows_of_variables(systems: Sequence[np.ndarray]) -> np.ndarray:
+    """Values [variable, row] out of [window, variable, step] of each system."""
+    return np.concatenate([one.swapaxes(0, 1).reshape(one.shape[1], -1) for one in systems], 1)
 
 
 def _label(label: Any, ending: str) -> Any:
     return f"{label}-{ending}" if ending else label
 
 
-def _values(label: Any, values: np.ndarray) -> Column:
-    return Column(label, "number", values)
-
-
-def _index(panel: Panel, times: np.ndarray) -> Any:
-    """The index of a pandas frame where it held the time stamps."""
-    form = panel.form.time
-    return pandas_index(_as_written(panel, times), form) if form.index else None
-
-
-def _time(panel: Panel, times: np.ndarray) -> list[Column]:
+def _time(panel: Panel, times: np.ndarray) -> list[Any]:
     """The column of time stamps; none where rows were counted or the index holds them."""
     form = panel.form.time
-    if form.index or form.kind == "none":
-        return []
-    return [_stamps(panel, form.name, times)]
+    return [] if form.index or form.kind == "none" else [_stamps(panel, form.name, times)]
 
 
-def _cutoff(panel: Panel, times: np.ndarray) -> Column:
-    return _stamps(panel, "cutoff", times)
-
-
-def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Column:
-    form, times = panel.form.time, _as_written(panel, times)
-    if times.dtype.kind in "mM":
-        # The type of an index says nothing about a column.
-        return Column(label, "time", times, replace(form, dtype=None) if form.index else form)
-    dtype = None if form.index or form.dtype is None or form.dtype.is_float() else form.dtype
-    if dtype in SMALL_INTEGERS and times.max() > np.iinfo(str(dtype).lower()).max:
-        dtype = None
-    return Column(label, "number", times, dtype=dtype)
-
-
-def _as_written(panel: Panel, times: np.ndarray) -> np.ndarray:
-    """Time stamps that the text of the input can say, or numbers where it had dates as numbers."""
-    form = panel.form.time
+def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Any:
+    """A column of time stamps as the input wrote them: text, or dates as numbers, no finer."""
+    form, out = panel.form.time, import_frames("frames_out")
     if form.pattern is None:
-        return times
+        return out.Stamps(label, times, form)
+    timestamps = import_frames("timestamps")
     # The mean of steps that jitter falls between what can be written, but rounding is harmless: a
     # jitter of 5 % shows in writing only where a step is 20 of the smallest difference or more.
     if any(one.frequency and isinstance(one.frequency.count, float) for one in panel.systems):
-        times = round_as_written(times, form)
-    if form.kind != "number":
-        return times
-    numbers = write_numbers(times, form)
-    return numbers.astype(np.float64) if form.dtype in (nw.Float32, nw.Float64) else numbers
+        times = timestamps.round_as_written(times, form)
+    if form.kind == "number":
+        times = timestamps.write_numbers(times, form).astype(
+            np.float64 if form.floats else np.int64
+        )
+    return out.Stamps(label, times, form)
 
 
-def _group(panel: Panel, sizes: Sequence[int] | None) -> list[Column]:
-    """The group column, each system's value once for each of its rows."""
+def _group(panel: Panel, sizes: Sequence[int], order: np.ndarray | None = None) -> list[Any]:
+    """The group column, each system's value so many times, and then in another order."""
     label = panel.form.group
     if label is None:
         return []
-    counts = sizes or [len(system.rows) for system in panel.systems]
-    names = np.empty(len(panel.systems), object)
-    names[:] = [system.name for system in panel.systems]
+    codes = np.repeat(np.arange(len(sizes)), sizes)
+    names = [system.name for system in panel.systems]
     dtype = panel.form.dtypes.get(label)
-    return [Column(label, "text", np.repeat(names, counts), dtype=dtype)]
+    codes = codes if order is None else codes[order]
+    return [import_frames("frames_out").Names(label, names, codes, dtype)]
 
 
-def _names(panel: Panel) -> list[Column]:
-    labels = panel.form.labels
-    entries = [
-        np.array([labels[name] for name in system.variables], object)[system.row_variables]
-        for system in panel.systems
-    ]
-    return [_name(panel, np.concatenate(entries))]
-
-
-def _name(panel: Panel, names: np.ndarray) -> Column:
-    label = panel.form.variable
-    return Column(label, "text", names, dtype=panel.form.dtypes.get(label))
+def _names(
+    panel: Panel, lines: Sequence[np.ndarray | None], order: np.ndarray | None = None
+) -> list[Any]:
+    """The column of variables: for each system, which of its variables is in each row."""
+    label, labels = panel.form.variable, panel.form.labels
+    place = {name: number for number, name in enumerate(labels)}
+    codes = np.concatenate(
+        [
+            np.array([place[name] for name in system.variables])[line]
+            for system, line in zip(panel.systems, lines, strict=True)
+        ]
+    )
+    dtype = panel.form.dtypes.get(label)
+    codes = codes if order is None else codes[order]
+    return [import_frames("frames_out").Names(label, list(labels.values()), codes, dtype)]

@@ -5,7 +5,9 @@ happens to the writer. A checksum in the header covers every byte of it. Nothing
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -22,7 +24,7 @@ UNKNOWN = "0" * 64
 """Stands in the place of the checksum while it is taken."""
 
 
-def save_checkpoint(folder: Path, tensors: dict[str, Tensor], facts: dict[str, object]) -> None:
+def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
     """Write the state of a run; a crash at any moment leaves the old or the new one."""
     # Copies, since weights that layers share have one memory, which safetensors refuses to write.
     whole = {

@@ -38,6 +38,9 @@ class TrainingConfig:
     """Folder for the state of the run. A run that finds its own checkpoint there continues it."""
     checkpoint_seconds: float = 60.0
     """How often a checkpoint is written within an epoch; one is always written at its end."""
+    time_limit: float | None = None
+    """Seconds after which no further epoch begins; how many epochs that gives, the machine decides.
+    A checkpoint can be continued, with another limit too."""
 
     def __post_init__(self) -> None:
         """Take numbers of NumPy and folders as text for what they are; refuse what cannot be."""
@@ -55,6 +58,7 @@ class TrainingConfig:
             "learning_rate": (self.learning_rate > 0, "positive"),
             "weight_decay": (self.weight_decay >= 0, "0 or more"),
             "warmup": (0 <= self.warmup < 1, "in [0, 1)"),
+            "time_limit": (self.time_limit is None or self.time_limit > 0, "positive"),
             "clip": (self.clip > 0, "positive"),
             "average": (0 <= self.average < 1, "in [0, 1)"),
             "patience": (self.patience >= 1, "1 or more"),
@@ -65,7 +69,7 @@ class TrainingConfig:
             if not holds:
                 raise SettingError(f"`{name}` is {getattr(self, name)!r}, and must be {expected}.")
 
-    def what_decides_the_result(self) -> dict[str, object]:
+    def resume_key(self) -> dict[str, object]:
         """The settings that change the weights: a checkpoint is continued only if they agree."""
-        place = ("device", "checkpoint", "checkpoint_seconds")
+        place = ("device", "checkpoint", "checkpoint_seconds", "time_limit")
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in place}

@@ -13,19 +13,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from orderless.errors import DtypeError, ModelFileError
+from orderless.errors import ModelFileError, SettingError
 from orderless.io import in_words, make_folder
 from orderless.training.averaging import WeightAverage
 from orderless.training.checkpoints import ADVICE, load_checkpoint, save_checkpoint
 from orderless.training.config import TrainingConfig
 from orderless.training.optimizers import build_optimizer, learning_rate_factor, set_learning_rate
+from orderless.training.outcome import Epoch, Outcome
+from orderless.training.processes import Processes, find_processes
 from orderless.training.progress import Progress
 from orderless.training.recording import Recorder, own_stream
+
+INTERRUPTED = "interrupted"
 
 
 class Task(Protocol):
@@ -48,7 +53,10 @@ class Task(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this data and network from others: a foreign checkpoint is not continued."""
+        """Tells this data and network from others: a foreign checkpoint is not continued.
+
+        Only read where there is a checkpoint: digesting the data takes time.
+        """
         ...
 
     def to(self, device: torch.device) -> None:
@@ -67,28 +75,6 @@ class Task(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the story: number 0 is the start, before any step."""
-
-    number: int
-    loss: float | None
-    score: float
-
-
-@dataclass
-class Outcome:
-    """What a run came to. The module of the task holds the weights of `best_epoch`."""
-
-    best_epoch: int
-    best_score: float
-    stopped: str
-    """Why it ended: all epochs done, no better score, or a loss that is not finite."""
-    history: list[Epoch]
-    seconds: float
-    device: str
-
-
 @dataclass
 class _Progress:
     """The numbers of a run that a checkpoint keeps beside the tensors."""
@@ -101,91 +87,103 @@ class _Progress:
     history: list[Epoch] = field(default_factory=list)
 
 
-def train(task: Task, config: TrainingConfig, *, show_progress: bool = True) -> Outcome:
+def train(task: Task, config: TrainingConfig, *, show_progress: int = 1) -> Outcome:
     """Train the module of a task and leave the best weights in it.
 
     Best means the lowest validation score among the averaged weights at the end of each epoch and
-    the start itself. With `config.checkpoint`, a run that finds its own checkpoint continues it,
-    and Ctrl-C leaves one behind.
+    the start itself. With `config.checkpoint`, a run that finds its own checkpoint continues it.
+    Ctrl-C ends a run as its last epoch would, with a checkpoint if there is a place for it, and
+    `Outcome.interrupted` says so; a second one is a KeyboardInterrupt at once.
+
+    show_progress: 0 for nothing, 1 for a bar on a terminal, 2 for a line an epoch elsewhere.
     """
     started = time.monotonic()
-    accelerator = _start_accelerator(config)
-    devices = [accelerator.device] if accelerator.device.type == "cuda" else []
-    with own_stream(accelerator.device), torch.random.fork_rng(devices=devices):
-        task.to(accelerator.device)
-        run = _Run(task, config, accelerator)
+    processes = find_processes(config.device)
+    if config.precision == "fp16" and processes.device.type != "cuda":
+        raise SettingError("`precision` is 'fp16', which needs a CUDA device. Use 'bf16' or 'no'.")
+    devices = [processes.device] if processes.device.type == "cuda" else []
+    with own_stream(processes.device), torch.random.fork_rng(devices=devices):
+        task.to(processes.device)
+        run = _Run(task, config, processes, started)
         run.restore()
         run.make_place()
-        quiet = not show_progress or not accelerator.is_main_process
+        show = show_progress if processes.rank == 0 else 0
         with (
-            _interrupts(config.checkpoint is not None) as interrupted,
-            Progress(run.total_steps, done=run.at.step, show=not quiet) as bar,
+            _interrupts() as run.interrupted,
+            Progress(config.epochs, run.steps_per_epoch, done=run.at.step, show=show) as bar,
         ):
-            run.go(bar, interrupted)
+            run.go(bar)
     return Outcome(
         best_epoch=run.at.best_epoch,
         best_score=run.at.best_score,
-        stopped=run.at.stopped,
+        stopped=run.cut_short or run.at.stopped,
         history=run.at.history,
         seconds=time.monotonic() - started,
-        device=str(accelerator.device),
+        device=str(processes.device),
+        interrupted=run.cut_short == INTERRUPTED,
     )
 
 
 class _Run:
     """The moving parts of one call of `train`."""
 
-    def __init__(self, task: Task, config: TrainingConfig, accelerator) -> None:
-        self.task, self.config, self.accelerator = task, config, accelerator
-        self.plain = task.module.to(accelerator.device).train()
-        self.average = WeightAverage(self.plain, config.average)
+    def __init__(
+        self, task: Task, config: TrainingConfig, processes: Processes, started: float
+    ) -> None:
+        self.task, self.config, self.processes, self.started = task, config, processes, started
+        device = processes.device
+        self.module = task.module.to(device).train()
+        processes.copy_first(self.module.state_dict().values())
+        self.trained = [one for one in self.module.parameters() if one.requires_grad]
+        self.average = WeightAverage(self.module, config.average)
         self.average.module.eval()
         self.best = _copy(self.average.module)
-        optimizer = build_optimizer(self.plain, config)
-        self.module, self.optimizer = accelerator.prepare(self.plain, optimizer)
+        self.optimizer = build_optimizer(self.module, config)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
         # Several processes and a loss scale speak to the host within a step.
-        recordable = accelerator.num_processes == 1 and accelerator.scaler is None
-        on_gpu = accelerator.device.type == "cuda"
-        self.recorder = Recorder() if on_gpu and recordable else None
+        recordable = processes.count == 1 and not self.scaler.is_enabled()
+        self.recorder = Recorder() if device.type == "cuda" and recordable else None
         self.at = _Progress()
+        self.interrupted: Callable[[], bool] = lambda: False
+        self.asked_to_stop = False
+        self.cut_short = ""
+        """Why this call ends before the run does; no part of the state, so that another goes on."""
         # Summed where the loss lies: reading it at every step would make a GPU wait.
-        self.loss_sum = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         batches = math.ceil(task.train_size / config.batch_size)
         self.steps_per_epoch = min(batches, config.steps_per_epoch or batches)
         self.total_steps = config.epochs * self.steps_per_epoch
         self.saved_at = time.monotonic()
         # One process writes the state, and all of them read it.
-        self.folder = config.checkpoint if accelerator.is_main_process else None
+        self.folder = config.checkpoint if processes.rank == 0 else None
 
-    def go(self, bar: Progress, interrupted: Callable[[], bool]) -> None:
+    def go(self, bar: Progress) -> None:
         """Validate the start, then run epochs until there is a reason to stop."""
         if not self.at.history:
             self.validate(bar)
         if self.total_steps == 0:
             self.at.stopped = "nothing to train"
-        while not self.at.stopped:
+        while not (self.at.stopped or self.cut_short or self.asked_to_stop):
             self.one_step()
             if bar.due():
                 bar.show_step(self.at.step, self.loss_sum.item() / self.at.epoch_steps)
             if self.at.step % self.steps_per_epoch == 0:
                 self.validate(bar)
                 self.checkpoint()
-            elif time.monotonic() - self.saved_at > self.config.checkpoint_seconds:
+            elif self.asked_to_stop or self.checkpoint_is_due():
                 self.checkpoint()
-            if interrupted():
-                self.checkpoint()
-                raise KeyboardInterrupt
+        if self.asked_to_stop or self.interrupted():
+            self.cut_short = INTERRUPTED
         # No process goes on, or ends, while another still listens or writes the checkpoint.
-        self.accelerator.wait_for_everyone()
-        self.accelerator.unwrap_model(self.module, keep_fp32_wrapper=False)
-        self.plain.load_state_dict(self.best)
-        self.plain.zero_grad(set_to_none=True)
-        self.plain.eval()
+        self.processes.wait()
+        self.module.load_state_dict(self.best)
+        self.module.zero_grad(set_to_none=True)
+        self.module.eval()
 
     def one_step(self) -> None:
         """Draw the samples of a step and learn from them."""
         at, config = self.at, self.config
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        rank, world = self.processes.rank, self.processes.count
         epoch, within = divmod(at.step, self.steps_per_epoch)
         batch = self.order(epoch)[within * config.batch_size :][: config.batch_size]
         # A short last batch is shared out too; a process without a window of its own repeats one.
@@ -202,16 +200,27 @@ class _Run:
             self.update(*drawn)
         else:
             self.recorder.run(self.update, *drawn)
+        if world == 1:
+            self.asked_to_stop = self.interrupted()
 
     def update(self, samples: Tensor, variables: Tensor | None) -> None:
         """Forward, backward, clip, step, average."""
-        with self.accelerator.autocast():
+        with torch.autocast(
+            self.processes.device.type,
+            torch.float16 if self.config.precision == "fp16" else torch.bfloat16,
+            enabled=self.config.precision != "no",
+        ):
             loss = self.task.loss(self.module, samples, variables)
-        self.accelerator.backward(loss)
-        self.accelerator.clip_grad_norm_(self.module.parameters(), self.config.clip)
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        if self.processes.count > 1:
+            asked = self.interrupted()
+            self.asked_to_stop = self.processes.average_gradients(self.trained, asked)
+        self.scaler.unscale_(self.optimizer)
+        nn.utils.clip_grad_norm_(self.trained, self.config.clip)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self.average.update(self.plain)
+        self.average.update(self.module)
         self.loss_sum += loss.detach()
 
     def order(self, epoch: int) -> Tensor:
@@ -219,7 +228,7 @@ class _Run:
         if getattr(self, "_order", (None, None))[0] != epoch:
             generator = torch.Generator().manual_seed(_seed(self.config.seed, "order", epoch))
             shuffled = torch.randperm(self.task.train_size, generator=generator)
-            self._order = (epoch, shuffled.to(self.accelerator.device))
+            self._order = (epoch, shuffled.to(self.processes.device))
         return self._order[1]
 
     @torch.no_grad()
@@ -227,7 +236,10 @@ class _Run:
         """Score the averaged weights, keep them if they are the best, decide whether to go on."""
         at, config = self.at, self.config
         torch.manual_seed(_seed(config.seed, "validation"))
-        score = self.agree(self.task.score(self.average.module))
+        score, gone = self.processes.agree(
+            self.task.score(self.average.module), time.monotonic() - self.started
+        )
+        score = score if math.isfinite(score) else math.inf
         number = len(at.history)
         loss = self.loss_sum.item() / at.epoch_steps if at.epoch_steps else None
         at.history.append(Epoch(number, loss, score))
@@ -242,24 +254,17 @@ class _Run:
             at.stopped = f"no better score in {config.patience} epochs"
         elif number >= config.epochs:
             at.stopped = "all epochs done"
-        bar.show_score(score, at.best_score)
+        elif config.time_limit is not None and gone > config.time_limit:
+            self.cut_short = f"the time limit of {config.time_limit:g} s is over"
+        bar.show_epoch(at.history[-1], at.best_score)
 
-    def agree(self, score: float) -> float:
-        """The score of the first process, for all: they must stop at the same epoch."""
-        score = score if math.isfinite(score) else math.inf
-        if self.accelerator.num_processes == 1:
-            return score
-        from accelerate.utils import broadcast
-
-        shared = torch.tensor(score, dtype=torch.float32, device=self.accelerator.device)
-        return float(broadcast(shared))
-
+    @cached_property
     def identity(self) -> dict[str, object]:
-        """What must agree before a checkpoint is continued."""
+        """What must agree before a checkpoint is continued; the data are digested for it alone."""
         return {
             "task": self.task.fingerprint,
-            "settings": self.config.what_decides_the_result(),
-            "processes": self.accelerator.num_processes,
+            "settings": self.config.resume_key(),
+            "processes": self.processes.count,
         }
 
     def make_place(self) -> None:
@@ -268,6 +273,10 @@ class _Run:
             with in_words(self.folder, ModelFileError, ADVICE):
                 make_folder(self.folder)
 
+    def checkpoint_is_due(self) -> bool:
+        """Whether the last one was long ago."""
+        return time.monotonic() - self.saved_at > self.config.checkpoint_seconds
+
     def checkpoint(self) -> None:
         """Write the whole state, if a folder was given."""
         self.saved_at = time.monotonic()
@@ -275,7 +284,7 @@ class _Run:
             return
         tensors = {"loss_sum": self.loss_sum}
         for part, state in (
-            ("module", self.plain.state_dict()),
+            ("module", self.module.state_dict()),
             ("average", self.average.module.state_dict()),
             ("best", self.best),
         ):
@@ -283,11 +292,10 @@ class _Run:
         moments = self.optimizer.state_dict()["state"]
         for number, state in moments.items():
             tensors |= {f"optimizer/{number}/{name}": value for name, value in state.items()}
-        scaler = self.accelerator.scaler
         facts = {
-            "identity": self.identity(),
+            "identity": self.identity,
             "progress": asdict(self.at),
-            "scaler": scaler.state_dict() if scaler is not None else None,
+            "scaler": self.scaler.state_dict(),
         }
         save_checkpoint(self.folder, tensors, facts)
 
@@ -297,7 +305,7 @@ class _Run:
         if found is None:
             return
         tensors, facts = found
-        if facts["identity"] != self.identity():
+        if facts["identity"] != self.identity:
             raise ModelFileError(
                 f"The checkpoint in {self.config.checkpoint} belongs to another run: its data, "
                 "settings or seed differ. Give another folder, or delete it to start anew."
@@ -307,17 +315,16 @@ class _Run:
             return {k.removeprefix(name): v for k, v in tensors.items() if k.startswith(name)}
 
         self.loss_sum.copy_(tensors["loss_sum"])
-        self.plain.load_state_dict(part("module/"))
+        self.module.load_state_dict(part("module/"))
         self.average.module.load_state_dict(part("average/"))
-        self.best = {k: v.to(self.accelerator.device) for k, v in part("best/").items()}
+        self.best = {k: v.to(self.processes.device) for k, v in part("best/").items()}
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in part("optimizer/").items():
             number, name = key.split("/")
             moments.setdefault(int(number), {})[name] = value
         whole = self.optimizer.state_dict()
         self.optimizer.load_state_dict({**whole, "state": moments})
-        if facts["scaler"] is not None:
-            self.accelerator.scaler.load_state_dict(facts["scaler"])
+        self.scaler.load_state_dict(facts["scaler"])
         history = [Epoch(**epoch) for epoch in facts["progress"].pop("history")]
         self.at = _Progress(**facts["progress"], history=history)
 
@@ -332,32 +339,10 @@ def _seed(seed: int, purpose: str, *numbers: int) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7])
 
 
-def _start_accelerator(config: TrainingConfig):
-    """An accelerator for this device and precision, whatever an earlier run in here used."""
-    # Imported here: it takes a tenth of a second, and a loaded model never trains.
-    from accelerate import Accelerator, DistributedDataParallelKwargs
-    from accelerate.state import AcceleratorState, PartialState
-
-    if config.device == "cuda" and not torch.cuda.is_available():
-        raise DtypeError(
-            "`device` is 'cuda', and PyTorch sees no CUDA device. Use device='auto', or run "
-            "`orderless doctor`."
-        )
-    # Accelerate keeps one shared state per process and refuses another device or precision. In a
-    # group of processes the group itself has to survive.
-    several = PartialState().num_processes > 1 if PartialState._shared_state else False
-    AcceleratorState._reset_state(reset_partial_state=not several)
-    # A network used on one variable leaves some of its parameters without a gradient.
-    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
-    return Accelerator(
-        cpu=config.device == "cpu", mixed_precision=config.precision, kwargs_handlers=[unused]
-    )
-
-
 @contextmanager
-def _interrupts(wanted: bool) -> Iterator[Callable[[], bool]]:
+def _interrupts() -> Iterator[Callable[[], bool]]:
     """Turn Ctrl-C into a question asked between two steps; a second one stops at once."""
-    if not wanted or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     asked = threading.Event()

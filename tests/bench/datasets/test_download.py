@@ -7,21 +7,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from orderless.bench.datasets import catalogue, download
-from orderless.bench.datasets.catalogue import Entry, Original, find_entry
-from orderless.bench.datasets.checksums import CHECKSUMS
+from orderless.bench.datasets.catalogue import Entry, Known, Original, find_entry
 from orderless.bench.datasets.download import digest, fetch, get
 from orderless.cli import main
 from orderless.errors import DownloadError
 
 CONTENT = bytes(range(256)) * 40
-SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+KNOWN = Known(len(CONTENT), f"sha256:{hashlib.sha256(CONTENT).hexdigest()}")
 
 
 class Server:
     def __init__(self):
         self.content, self.tag = CONTENT, '"one"'
         self.break_after = []  # for each request to come: bytes until the connection breaks
-        self.with_ranges, self.requests = True, []
+        self.with_ranges, self.says_length, self.requests = True, True, []
         server = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -51,7 +50,8 @@ class Server:
                 return
         body = self.content[begin:]
         handler.send_response(206 if begin else 200)
-        handler.send_header("Content-Length", str(len(body)))
+        if self.says_length:
+            handler.send_header("Content-Length", str(len(body)))
         if self.tag:
             handler.send_header("ETag", self.tag)
         handler.end_headers()
@@ -75,7 +75,7 @@ def once(monkeypatch):
 def test_a_file_arrives_whole_and_leaves_nothing_beside_it(server, tmp_path):
     path = tmp_path / "deep" / "file"
     seen = []
-    fetch(server.address, path, SHA256, progress=lambda there, total: seen.append((there, total)))
+    fetch(server.address, path, KNOWN, progress=lambda there, total: seen.append((there, total)))
     assert path.read_bytes() == CONTENT
     assert [one.name for one in path.parent.iterdir()] == ["file"]
     assert seen[-1] == (len(CONTENT), len(CONTENT))
@@ -84,35 +84,35 @@ def test_a_file_arrives_whole_and_leaves_nothing_beside_it(server, tmp_path):
 def test_a_broken_download_leaves_no_file_and_the_next_one_continues_it(server, tmp_path, once):
     path = tmp_path / "file"
     server.break_after = [1000]
-    with pytest.raises(DownloadError, match="continues"):
-        fetch(server.address, path, SHA256)
+    with pytest.raises(DownloadError, match="kept"):
+        fetch(server.address, path, KNOWN)
     assert not path.exists()
     assert (tmp_path / "file.part").read_bytes() == CONTENT[:1000]
-    fetch(server.address, path, SHA256)
+    fetch(server.address, path, KNOWN)
     assert server.requests[-1]["Range"] == "bytes=1000-"
     assert path.read_bytes() == CONTENT
 
 
 def test_a_broken_connection_is_tried_again_from_where_it_broke(server, tmp_path):
     server.break_after = [1000, 500]
-    fetch(server.address, tmp_path / "file", SHA256)
+    fetch(server.address, tmp_path / "file", KNOWN)
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert [one.get("Range") for one in server.requests] == [None, "bytes=1000-", "bytes=1500-"]
 
 
 def test_a_server_without_ranges_starts_again(server, tmp_path):
     server.with_ranges, server.break_after = False, [1000]
-    fetch(server.address, tmp_path / "file", SHA256)
+    fetch(server.address, tmp_path / "file", KNOWN)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("checksum", [None, SHA256])
-def test_two_versions_of_a_file_are_never_mixed(server, tmp_path, once, checksum):
-    server.break_after, server.content, server.tag = [1000], b"old" * 4000, '"old"'
+@pytest.mark.parametrize("known", [None, KNOWN])
+def test_two_versions_of_a_file_are_never_mixed(server, tmp_path, once, known):
+    server.break_after, server.content, server.tag = [1000], b"old" * 3000, '"old"'
     with pytest.raises(DownloadError):
-        fetch(server.address, tmp_path / "file", checksum)
+        fetch(server.address, tmp_path / "file", known)
     server.content, server.tag = CONTENT, '"new"'
-    fetch(server.address, tmp_path / "file", checksum)
+    fetch(server.address, tmp_path / "file", known)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
@@ -127,23 +127,47 @@ def test_without_checksum_and_tag_a_download_is_not_continued(server, tmp_path, 
 
 def test_a_part_that_was_whole_is_finished_without_another_byte(server, tmp_path):
     (tmp_path / "file.part").write_bytes(CONTENT)
-    fetch(server.address, tmp_path / "file", SHA256)
+    fetch(server.address, tmp_path / "file", KNOWN)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
 def test_a_part_longer_than_the_file_starts_again(server, tmp_path):
     (tmp_path / "file.part").write_bytes(CONTENT + b"more")
     with pytest.raises(DownloadError):
-        fetch(server.address, tmp_path / "file", SHA256)
-    fetch(server.address, tmp_path / "file", SHA256)
+        fetch(server.address, tmp_path / "file", KNOWN)
+    fetch(server.address, tmp_path / "file", KNOWN)
     assert (tmp_path / "file").read_bytes() == CONTENT
 
 
-def test_what_has_the_wrong_checksum_is_thrown_away(server, tmp_path):
-    server.content = CONTENT + b"!"
-    with pytest.raises(DownloadError, match="checksum"):
-        fetch(server.address, tmp_path / "file", SHA256)
+@pytest.mark.parametrize("content", [CONTENT[:-1] + b"!", CONTENT[:-1], CONTENT + b"!"])
+def test_what_is_not_the_known_file_is_thrown_away(server, tmp_path, content):
+    server.content = content
+    with pytest.raises(DownloadError, match=r"checksum|bytes"):
+        fetch(server.address, tmp_path / "file", KNOWN)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+@pytest.mark.parametrize("known", [None, KNOWN])
+def test_a_file_without_end_is_not_read_to_its_end(server, tmp_path, monkeypatch, known, says_so):
+    monkeypatch.setattr(download, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(download, "BLOCK", 1000)
+    server.content, server.says_length, seen = CONTENT * 5, says_so, []
+    with pytest.raises(DownloadError, match="bytes"):
+        fetch(
+            server.address, tmp_path / "file", known, progress=lambda there, _: seen.append(there)
+        )
+    assert max(seen, default=0) <= 20_000
+    assert len(server.requests) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_in_the_place_of_a_part_is_not_followed(server, tmp_path):
+    (tmp_path / "mine").write_bytes(b"mine")
+    (tmp_path / "file.part").symlink_to(tmp_path / "mine")
+    fetch(server.address, tmp_path / "file", KNOWN)
+    assert (tmp_path / "mine").read_bytes() == b"mine"
+    assert (tmp_path / "file").read_bytes() == CONTENT
 
 
 def test_an_address_that_leads_nowhere_is_not_tried_again(server, tmp_path):
@@ -173,7 +197,8 @@ def test_get_fetches_what_is_missing_and_only_that(server, tmp_path, monkeypatch
     # Nobody has told a checksum of it, and that is said.
     assert "not verified" in shown[3]
     assert digest(tmp_path / "toy" / "b") in shown[3]
-    monkeypatch.setitem(CHECKSUMS, "toy/a", digest(tmp_path / "toy" / "a"))
+    known = Known(4, digest(tmp_path / "toy" / "a"))
+    monkeypatch.setattr(catalogue, "known_files", lambda: {"toy/a": known})
     assert main(["data", "get", "toy"]) == 0
     assert capsys.readouterr().out.count("not verified") == 1
 

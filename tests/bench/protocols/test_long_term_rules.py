@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from orderless.bench.datasets.readers import Borders, find_borders
 from orderless.bench.protocols.long_term_rules import (
-    choose_look_back,
+    choose_context,
     every_window,
     scale_by_training_rows,
     scored_windows,
@@ -57,7 +57,7 @@ def test_no_training_window_has_a_target_outside_of_the_training_rows():
 
 
 def test_a_span_too_short_for_a_window_is_an_error():
-    with pytest.raises(DataError, match="No window"):
+    with pytest.raises(DataError, match="window"):
         every_window((80, 100), 10, 21)
 
 
@@ -69,12 +69,12 @@ def test_fair_scores_all_windows_and_paper_drops_the_last_partial_batch():
     assert scored_windows(100, "paper") == 100
 
 
-def test_the_look_back_is_chosen_on_validation_unless_the_paper_is_copied():
+def test_the_context_is_chosen_on_validation_unless_the_paper_is_copied():
     validation, test = {96: 0.5, 336: 0.4}, {96: 0.3, 336: 0.35}
-    assert choose_look_back(validation, test, "fair") == 336
-    assert choose_look_back(validation, test, "paper") == 96
+    assert choose_context(validation, test, "fair") == 336
+    assert choose_context(validation, test, "paper") == 96
 
 
 def test_an_unknown_protocol_is_an_error():
-    with pytest.raises(SettingError, match="fair or paper"):
+    with pytest.raises(SettingError, match="protocol"):
         scored_windows(1, "generous")

@@ -6,39 +6,25 @@ transforms and entry-wise work do not count, whoever does them.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from orderless.bench.config import CellConfig, frozen
-from orderless.bench.memory import OF_TENSORS, peak_of_tensors
+from orderless.bench.config import CellConfig
+from orderless.bench.measuring import OF_TENSORS, peak_of_tensors
 from orderless.bench.models.peers import peer_builder
 from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
 from orderless.bench.table import Metric, Table
 from orderless.nn import PRESETS, ForecastingNetwork
 
-NAME = "flops"
-DATA = "random series"
 PEERS = ("PatchTST", "iTransformer")
-MODELS = ("orderless", "orderless, paper preset", *PEERS)
 SIZES = {"variables": 321, "context": 96, "horizon": 720, "batch": 16}
 """The paper's setting: Electricity."""
-
-
-def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
-    """One cell a model; a second seed would cost the same."""
-    return [cell(model) for model in MODELS]
-
-
-def cell(model: str) -> CellConfig:
-    """The complete setting of one cell."""
-    setting = f"{SIZES['variables']} variables"
-    options = SIZES | {"memory": OF_TENSORS}
-    return CellConfig(NAME, DATA, setting, model, "fair", options=frozen(options))
+OPTIONS = {**SIZES, "memory": OF_TENSORS}
 
 
 def run(config: CellConfig) -> Outcome:
@@ -104,11 +90,11 @@ def _megabytes(work: Callable[[], None], module: nn.Module, x: Tensor) -> float:
 
 
 TABLE = Table(
-    NAME,
+    "flops",
     "Operations and memory",
-    cells,
     run,
-    MODELS,
+    ("random series",),
+    dict.fromkeys(("orderless", "orderless, paper preset", *PEERS), OPTIONS),
     {
         FAIR: (
             Metric("gigaflops", "GFLOPs of a forward pass", 2),
@@ -116,7 +102,9 @@ TABLE = Table(
             Metric("step_megabytes", "peak MB of a training step", 1),
         )
     },
-    setting="variables",
+    (f"{SIZES['variables']} variables",),
+    # A second seed would cost the same.
+    drawn=(),
     simulated=True,
     peers=dict.fromkeys(PEERS, "neuralforecast"),
     comparable=False,

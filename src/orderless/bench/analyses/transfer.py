@@ -5,14 +5,15 @@ model then forecasts those it knows, those it does not, and all of them together
 one fitted on all variables.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 
 import numpy as np
 
-from orderless.bench.config import CellConfig, frozen
+from orderless.bench.config import CellConfig
 from orderless.bench.datasets.catalogue import LONG_TERM_SETS
 from orderless.bench.datasets.readers import LongSeries, long_term
+from orderless.bench.models.columns import column
 from orderless.bench.models.forecasts import errors_of_windows, fit, pose
 from orderless.bench.protocols import FAIR
 from orderless.bench.records import Outcome, SeedResult
@@ -20,25 +21,7 @@ from orderless.bench.table import Metric, Table
 from orderless.bench.tables import long_term_table
 from orderless.errors import SettingError
 
-NAME = "transfer"
-HORIZONS = (96, 336)
 HALF, ALL = "fitted on half", "fitted on all"
-
-
-def cells(protocol: str, seeds: Sequence[int]) -> list[CellConfig]:
-    """Both ways to fit, on every set."""
-    return [
-        cell(dataset, horizon, model, seeds)
-        for dataset in LONG_TERM_SETS
-        for horizon in HORIZONS
-        for model in (HALF, ALL)
-    ]
-
-
-def cell(dataset: str, horizon: int, model: str, seeds: Sequence[int]) -> CellConfig:
-    """The cell of the long-term table, fitted on some or all variables."""
-    whole = long_term_table.cell(dataset, horizon, "orderless", "fair", seeds)
-    return replace(whole, table=NAME, model=model, options=frozen(whole.settings))
 
 
 def fit_of(config: CellConfig) -> Hashable:
@@ -54,16 +37,16 @@ def run(config: CellConfig) -> Outcome:
         raise SettingError(f"There is no model {config.model!r}; choose {HALF!r} or {ALL!r}.")
     data = long_term(config.dataset, keep_missing_readings=True)
     seen, unseen = take(data, 0), take(data, 1)
-    (look_back,) = config.option("look_backs")
+    (context,) = config.option("contexts")
     horizon = int(config.setting)
     results = []
     for seed in config.seeds:
-        problem = pose(seen if config.model == HALF else data, look_back, horizon)
-        fitted = fit("orderless", problem, seed, config.settings)
+        problem = pose(seen if config.model == HALF else data, context, horizon)
+        fitted = fit(column("long-term", "orderless"), problem, seed, config.settings)
         chooser, _ = errors_of_windows(problem, "validation", fitted.forecast)
         figures = {}
         for name, part in (("seen", seen), ("unseen", unseen), ("all", data)):
-            squared, _ = errors_of_windows(pose(part, look_back, horizon), "test", fitted.forecast)
+            squared, _ = errors_of_windows(pose(part, context, horizon), "test", fitted.forecast)
             figures[f"mse_{name}"] = float(squared.mean())
         results.append(
             SeedResult(
@@ -91,11 +74,11 @@ def take(data: LongSeries, first: int) -> LongSeries:
 
 
 TABLE = Table(
-    NAME,
+    "transfer",
     "Transfer over variables",
-    cells,
     run,
-    (HALF, ALL),
+    LONG_TERM_SETS,
+    dict.fromkeys((HALF, ALL), long_term_table.OURS["orderless"]),
     {
         FAIR: (
             Metric("mse_seen", f"MSE of the half that `{HALF}` has seen", 3),
@@ -103,7 +86,7 @@ TABLE = Table(
             Metric("mse_all", "MSE of all variables together", 3),
         )
     },
-    setting="horizon",
+    ("96", "336"),
     reference=ALL,
     fit_of=fit_of,
 )

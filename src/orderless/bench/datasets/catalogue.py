@@ -6,9 +6,10 @@ one named by the environment variable ORDERLESS_DATA, or a folder in the user's 
 
 import os
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 
-from orderless.bench.datasets.checksums import CHECKSUMS
 from orderless.errors import DataError
 
 LONG_TERM, SHORT_TERM = "long-term", "short-term"
@@ -25,7 +26,13 @@ M4 = (
 )
 UEA = "https://timeseriesclassification.com/aeon-toolkit"
 
-NO_LICENCE = "none stated by its publisher"
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a file before it is there: bytes, and `sha256:...` or `git:...`."""
+
+    size: int
+    checksum: str
 
 
 @dataclass(frozen=True)
@@ -36,27 +43,26 @@ class Original:
     address: str
 
     @property
-    def checksum(self) -> str | None:
-        """`sha256:...` or `git:...`, or None where none is known."""
-        return CHECKSUMS.get(self.path)
+    def known(self) -> Known | None:
+        """Its size and checksum; None where nobody has told them."""
+        return known_files().get(self.path)
 
 
 @dataclass(frozen=True)
 class Entry:
     """One set of the catalogue.
 
+    split       the borders, in words
     prepared    paths of lossless conversions (parquet, npz), read where they lie in the folder;
                 a parquet may lie there packed as npz instead
     originals   what `orderless data get` fetches, read where there is no conversion
     some        whether a part of `prepared` is a set too; what is read then says how much of it
-    variables   how many there are, or None where it varies
-    split       the borders, in words
     traps       what a reader of the raw files would stumble over, and what is done about it
     """
 
     name: str
     task: str
-    variables: int | None
+    variables: int
     licence: str
     split: str
     prepared: tuple[str, ...] = ()
@@ -66,15 +72,24 @@ class Entry:
     permission: str = ""
 
 
+NO_LICENCE = "none stated by its publisher"
+ETT_LICENCE = "CC BY-ND 4.0"
+NASA_LICENCE = "Caltech, BSD-like"
 ETT_HOURLY = (
     "rows 0:8640 train, 8640:11520 validation, 11520:14400 test (12, 4, 4 months of 30 days)"
 )
 ETT_QUARTERLY = "rows 0:34560 train, 34560:46080 validation, 46080:57600 test"
 SHARES = "the first int(0.7 n) rows train, the last int(0.2 n) test, those between validation"
-ARCHIVE_SPLIT = "the archive's own TRAIN and TEST files"
 PADDING = "cases of different length: padded with NaN at the end, never with zeros"
 FLOAT32 = "five train files of the prepared copies are float32: relative rounding of at most 6e-8"
 FLOAT32_TEST = "the prepared test file is float32, exact to the printed digits"
+WEATHER = (
+    "-9999 stands for a missing reading (wv 1, max. PAR 30, OT 50): NaN when read, but kept in the "
+    "tables, since every published figure has it; one time stamp is repeated, and one gap of 100 "
+    "minutes is not filled"
+)
+EXCHANGE = "dates are labels of trading days, not a calendar"
+ELECTRICITY_LICENCE = "none stated for this copy; origin: UCI data set 321"
 
 
 @dataclass(frozen=True)
@@ -95,36 +110,35 @@ M4_GROUPS = {
     "Daily": M4Group(14, 1, 4_227),
     "Hourly": M4Group(48, 24, 414, FLOAT32_TEST),
 }
+MACHINES = tuple(
+    f"machine-{group}-{number}"
+    for group, count in ((1, 8), (2, 9), (3, 11))
+    for number in range(1, count + 1)
+)
 
 
 def _long_term(
-    name: str, file: str, variables: int, split: str, licence: str, address: str, traps: str = ""
+    name: str, file: str, variables: int, split: str, licence: str, traps: str = ""
 ) -> Entry:
-    return Entry(
-        name=name,
-        task=LONG_TERM,
-        variables=variables,
-        licence=licence,
-        split=split,
-        prepared=(f"ltsf/{file}.parquet",),
-        originals=(Original(f"ltsf/{file}.csv", address),),
-        traps=traps,
-    )
+    address = f"{ETT}/{file}.csv" if name.startswith("ETT") else f"{MIRROR}/{file}/{file}.csv"
+    original = Original(f"ltsf/{file}.csv", address)
+    prepared = (f"ltsf/{file}.parquet",)
+    return Entry(name, LONG_TERM, variables, licence, split, prepared, (original,), traps=traps)
 
 
 def _m4(group: str) -> Entry:
     facts = M4_GROUPS[group]
-    files = tuple(f"{group}-{part}" for part in ("train", "test"))
+    parts = {f"m4/{group}-{part.lower()}": part for part in ("Train", "Test")}
     return Entry(
-        name=f"M4-{group}",
-        task=SHORT_TERM,
-        variables=1,
-        licence=NO_LICENCE,
-        split=f"{facts.count} series; the last {facts.horizon} steps of each are the test file",
-        prepared=tuple(f"m4/{file}.parquet" for file in files),
-        originals=tuple(
-            Original(f"m4/{file}.csv", f"{M4}/{part}/{file}.csv")
-            for file, part in zip(files, ("Train", "Test"), strict=True)
+        f"M4-{group}",
+        SHORT_TERM,
+        1,
+        NO_LICENCE,
+        f"{facts.count} series; the last {facts.horizon} steps of each are the test file",
+        tuple(f"{path}.parquet" for path in parts),
+        tuple(
+            Original(f"{path}.csv", f"{M4}/{part}/{Path(path).name}.csv")
+            for path, part in parts.items()
         ),
         traps=facts.traps,
     )
@@ -132,88 +146,52 @@ def _m4(group: str) -> Entry:
 
 def _uea(name: str, variables: int, traps: str = "") -> Entry:
     return Entry(
-        name=name,
-        task=CLASSIFICATION,
-        variables=variables,
-        licence="the UEA archive states no single licence",
-        split=ARCHIVE_SPLIT,
-        prepared=(f"uea/{name}.npz",),
-        originals=(Original(f"uea/{name}.zip", f"{UEA}/{name}.zip"),),
+        name,
+        CLASSIFICATION,
+        variables,
+        "the UEA archive states no single licence",
+        "the archive's own TRAIN and TEST files",
+        (f"uea/{name}.npz",),
+        (Original(f"uea/{name}.zip", f"{UEA}/{name}.zip"),),
         traps=traps,
     )
 
 
 def _anomaly(
-    name: str,
-    variables: int,
-    licence: str,
-    files: tuple[str, ...],
-    *,
-    prepared: tuple[str, ...],
-    some: bool = False,
-    traps: str = "",
-    permission: str = "",
+    name: str, variables: int, licence: str, *originals: str, traps: str = "", permission: str = ""
 ) -> Entry:
+    machines = name == "SMD"
+    files = originals or (f"{name}_train.npy", f"{name}_test.npy", f"{name}_test_label.npy")
     return Entry(
-        name=name,
-        task=ANOMALY,
-        variables=variables,
-        licence=licence,
-        split="the publisher's own train and test files; anomalies are labelled in the test file",
-        prepared=prepared,
-        originals=tuple(
+        name,
+        ANOMALY,
+        variables,
+        licence,
+        "the publisher's own train and test files; anomalies are labelled in the test file",
+        tuple(f"anomaly/SMD/{one}.npz" for one in MACHINES)
+        if machines
+        else (f"anomaly/{name}.npz",),
+        tuple(
             Original(f"anomaly/{name}/{file}", "" if permission else f"{MIRROR}/{name}/{file}")
             for file in files
         ),
-        some=some,
-        traps=traps,
-        permission=permission,
+        machines,
+        traps,
+        permission,
     )
 
-
-CC_ETT = "CC BY-ND 4.0"
-MACHINES = tuple(
-    f"machine-{group}-{number}"
-    for group, count in ((1, 8), (2, 9), (3, 11))
-    for number in range(1, count + 1)
-)
 
 CATALOGUE: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        _long_term("ETTh1", "ETTh1", 7, ETT_HOURLY, CC_ETT, f"{ETT}/ETTh1.csv"),
-        _long_term("ETTh2", "ETTh2", 7, ETT_HOURLY, CC_ETT, f"{ETT}/ETTh2.csv"),
-        _long_term("ETTm1", "ETTm1", 7, ETT_QUARTERLY, CC_ETT, f"{ETT}/ETTm1.csv"),
-        _long_term("ETTm2", "ETTm2", 7, ETT_QUARTERLY, CC_ETT, f"{ETT}/ETTm2.csv"),
-        _long_term(
-            "Weather",
-            "weather",
-            21,
-            SHARES,
-            NO_LICENCE,
-            f"{MIRROR}/weather/weather.csv",
-            "-9999 stands for a missing reading (wv 1, max. PAR 30, OT 50): NaN when read, but "
-            "kept in the tables, since every published figure has it; one time stamp is "
-            "repeated, and one gap of 100 minutes is not filled",
-        ),
-        _long_term(
-            "Exchange",
-            "exchange_rate",
-            8,
-            SHARES,
-            NO_LICENCE,
-            f"{MIRROR}/exchange_rate/exchange_rate.csv",
-            "dates are labels of trading days, not a calendar",
-        ),
-        _long_term(
-            "Electricity",
-            "electricity",
-            321,
-            SHARES,
-            "none stated for this copy; origin: UCI data set 321",
-            f"{MIRROR}/electricity/electricity.csv",
-        ),
-        _long_term("Traffic", "traffic", 862, SHARES, NO_LICENCE, f"{MIRROR}/traffic/traffic.csv"),
+        _long_term("ETTh1", "ETTh1", 7, ETT_HOURLY, ETT_LICENCE),
+        _long_term("ETTh2", "ETTh2", 7, ETT_HOURLY, ETT_LICENCE),
+        _long_term("ETTm1", "ETTm1", 7, ETT_QUARTERLY, ETT_LICENCE),
+        _long_term("ETTm2", "ETTm2", 7, ETT_QUARTERLY, ETT_LICENCE),
+        _long_term("Weather", "weather", 21, SHARES, NO_LICENCE, WEATHER),
+        _long_term("Exchange", "exchange_rate", 8, SHARES, NO_LICENCE, EXCHANGE),
+        _long_term("Electricity", "electricity", 321, SHARES, ELECTRICITY_LICENCE),
+        _long_term("Traffic", "traffic", 862, SHARES, NO_LICENCE),
         *map(_m4, M4_GROUPS),
         _uea("EthanolConcentration", 3),
         _uea("FaceDetection", 144),
@@ -234,42 +212,36 @@ CATALOGUE: dict[str, Entry] = {
             "SMD",
             38,
             "MIT",
-            ("SMD_train.npy", "SMD_test.npy", "SMD_test_label.npy"),
-            prepared=tuple(f"anomaly/SMD/{machine}.npz" for machine in MACHINES),
-            some=True,
             traps="28 machines that are 28 systems; with fewer of them a figure says so "
             "('23 of 28 machines')",
         ),
         _anomaly(
             "MSL",
             55,
-            "Caltech, BSD-like",
-            ("MSL_train.npy", "MSL_test.npy", "MSL_test_label.npy"),
-            prepared=("anomaly/MSL.npz",),
+            NASA_LICENCE,
             traps="27 channels joined one after the other: a window may cross from one to the next",
         ),
         _anomaly(
             "SMAP",
             25,
-            "Caltech, BSD-like",
-            ("SMAP_train.npy", "SMAP_test.npy", "SMAP_test_label.npy"),
-            prepared=("anomaly/SMAP.npz",),
+            NASA_LICENCE,
             traps="53 channels joined one after the other (P-2 left out, as customary)",
         ),
         _anomaly(
             "SWaT",
             51,
             "by permission of iTrust, Singapore University of Technology and Design",
-            ("swat_train2.csv", "swat2.csv"),
-            prepared=("anomaly/SWaT.npz",),
+            "swat_train2.csv",
+            "swat2.csv",
             permission="ask iTrust for it at https://itrust.sutd.edu.sg/itrust-labs_datasets/",
         ),
         _anomaly(
             "PSM",
             25,
             "CC BY 4.0 (eBay)",
-            ("train.csv", "test.csv", "test_label.csv"),
-            prepared=("anomaly/PSM.npz",),
+            "train.csv",
+            "test.csv",
+            "test_label.csv",
             traps="the train file has missing values: 0, as customary",
         ),
     )
@@ -277,9 +249,8 @@ CATALOGUE: dict[str, Entry] = {
 
 LONG_TERM_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == LONG_TERM)
 ANOMALY_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == ANOMALY)
-PAPER_UEA_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)[
-    :10
-]
+UEA_SETS = tuple(name for name, entry in CATALOGUE.items() if entry.task == CLASSIFICATION)
+PAPER_UEA_SETS = UEA_SETS[:10]
 
 
 def find_entry(name: str) -> Entry:
@@ -290,6 +261,14 @@ def find_entry(name: str) -> Entry:
     raise DataError(
         f"There is no set called {name!r} in the catalogue. `orderless data list` names them all."
     )
+
+
+@cache
+def known_files() -> dict[str, Known]:
+    """Sizes and checksums of files, by their path in the data folder."""
+    text = (files("orderless.bench.datasets") / "checksums.txt").read_text("utf-8")
+    rows = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    return {path: Known(int(size), checksum) for path, size, checksum in rows}
 
 
 def data_folder() -> Path:

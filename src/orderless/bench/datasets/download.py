@@ -1,7 +1,7 @@
-"""Files from public addresses: resumed, verified, and never half-written.
+"""Files from public addresses: resumed, verified, limited in size, and never half-written.
 
 A file grows under the name `NAME.part` and takes its own name, in one step, only when it is whole
-and its checksum is right. What an interrupted download leaves is continued by the next one.
+and its size and checksum are right. What an interrupted download leaves is continued by the next.
 """
 
 import hashlib
@@ -11,12 +11,14 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from orderless.bench.datasets.catalogue import Entry, data_folder
+from orderless.bench.datasets.catalogue import Entry, Known, data_folder
 from orderless.errors import DownloadError
 
 BLOCK = 1 << 20
 TIMEOUT_SECONDS = 60
 ATTEMPTS = 3
+MOST_BYTES = 2 << 30
+"""Of a file whose size nobody has told: twice what the largest set takes."""
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are there and the bytes there will be, None where unknown."""
 
@@ -34,33 +36,32 @@ def get(
         raise DownloadError(
             f"{entry.name} cannot be downloaded: {entry.permission}, then put it at {files}."
         )
-    paths = []
-    for original in entry.originals:
-        path = folder / original.path
+    paths = [folder / original.path for original in entry.originals]
+    for path, original in zip(paths, entry.originals, strict=True):
         if not path.is_file():
-            fetch(
-                original.address,
-                path,
-                original.checksum,
-                progress=None if progress is None else _named(progress, path.name),
-            )
-        paths.append(path)
+            show = None if progress is None else _named(progress, path.name)
+            fetch(original.address, path, original.known, progress=show)
     return paths
 
 
 def fetch(
-    address: str, path: Path, checksum: str | None, *, progress: Progress | None = None
+    address: str, path: Path, known: Known | None, *, progress: Progress | None = None
 ) -> None:
     """Download one file to `path`, continuing what an earlier call left.
 
-    `checksum` is `sha256:...`, `git:...` or None; a file that does not have it is thrown away.
+    A file that has not the size and the checksum that are known is thrown away.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
+    if part.is_symlink():
+        part.unlink()
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            _continue(address, part, checksum, progress)
+            _continue(address, part, known, progress)
             break
+        except DownloadError:
+            _forget(part)
+            raise
         except (OSError, http.client.HTTPException) as error:
             permanent = isinstance(error, urllib.error.HTTPError) and error.code < 500
             if attempt == ATTEMPTS or permanent:
@@ -68,15 +69,21 @@ def fetch(
                     f"{address} could not be fetched: {error}. What has arrived is kept; the same "
                     "command continues it."
                 ) from error
-    if checksum is not None and digest(part, checksum.partition(":")[0]) != checksum:
-        part.unlink()
-        _tag_of(part).unlink(missing_ok=True)
+    if known is not None and not matches(part, known):
+        _forget(part)
         raise DownloadError(
-            f"What lies at {address} does not have the checksum {checksum}, so it was thrown away. "
-            "It was damaged on the way, or its publisher has changed it."
+            f"What lies at {address} does not have the checksum {known.checksum}, so it was thrown "
+            "away. It was damaged on the way, or its publisher has changed it."
         )
-    _tag_of(part).unlink(missing_ok=True)
     part.replace(path)
+    _forget(part)
+
+
+def matches(path: Path, known: Known) -> bool:
+    """Whether a file is the one that is known."""
+    if path.stat().st_size != known.size:
+        return False
+    return digest(path, known.checksum.partition(":")[0]) == known.checksum
 
 
 def digest(path: Path, kind: str = "sha256") -> str:
@@ -90,13 +97,13 @@ def digest(path: Path, kind: str = "sha256") -> str:
     return f"{kind}:{maker.hexdigest()}"
 
 
-def _continue(address: str, part: Path, checksum: str | None, progress: Progress | None) -> None:
+def _continue(address: str, part: Path, known: Known | None, progress: Progress | None) -> None:
     """Let `part` grow until it is whole."""
     begin = part.stat().st_size if part.is_file() else 0
     tag = _tag_of(part).read_text() if _tag_of(part).is_file() else ""
     headers = {"User-Agent": "orderless"}
     # Without a checksum or a tag nothing would tell two versions of a file apart: start again.
-    if begin and (tag or checksum is not None):
+    if begin and (tag or known is not None):
         headers["Range"] = f"bytes={begin}-"
         if tag:
             headers["If-Range"] = tag
@@ -116,19 +123,35 @@ def _continue(address: str, part: Path, checksum: str | None, progress: Progress
         there = begin if resumed else 0
         length = response.headers.get("Content-Length")
         total = None if length is None else there + int(length)
+        _check_size(address, total or 0, known)
         _tag_of(part).write_text(response.headers.get("ETag", ""))
         with part.open("ab" if resumed else "wb") as file:
             while block := response.read(BLOCK):
-                file.write(block)
                 there += len(block)
+                _check_size(address, there, known)
+                file.write(block)
                 if progress is not None:
                     progress(there, total)
     if total is not None and there < total:
         raise ConnectionError(f"the connection ended after {there} of {total} bytes")
 
 
+def _check_size(address: str, size: int, known: Known | None) -> None:
+    most = MOST_BYTES if known is None else known.size
+    if size > most:
+        raise DownloadError(
+            f"What lies at {address} has {size:,} bytes or more, and at most {most:,} are "
+            "expected, so it was thrown away. Its publisher has changed it, or it is another file."
+        )
+
+
 def _tag_of(part: Path) -> Path:
     return part.with_name(part.name + ".tag")
+
+
+def _forget(part: Path) -> None:
+    for path in (part, _tag_of(part)):
+        path.unlink(missing_ok=True)
 
 
 def _named(progress: Callable[[str, int, int | None], None], name: str) -> Progress:

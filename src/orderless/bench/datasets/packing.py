@@ -4,15 +4,14 @@ A packed table holds named rows: the variables of a long series, or the series o
 remembers the file that it was made of, so that a figure keeps the checksum of its data.
 """
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from orderless.bench.datasets.catalogue import Entry, data_folder, files_there
+from orderless.bench.datasets.archives import open_arrays
 from orderless.bench.datasets.download import digest
-from orderless.errors import DataError
+from orderless.io import whole_file
 
 
 def write_rows(path: Path, names: Sequence[str], rows: Sequence[np.ndarray], source: Path) -> None:
@@ -21,21 +20,19 @@ def write_rows(path: Path, names: Sequence[str], rows: Sequence[np.ndarray], sou
     with np.errstate(over="ignore"):
         single = values.astype(np.float32)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    with draft.open("wb") as file:
+    with whole_file(path) as draft:
         np.savez_compressed(
-            file,
+            draft,
             names=np.array(names, dtype=np.str_),
             lengths=np.array([len(row) for row in rows]),
             values=single if np.array_equal(single, values, equal_nan=True) else values,
             source=np.array([source.name, digest(source)]),
         )
-    draft.replace(path)
 
 
 def read_rows(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
     """The names and the rows, in double precision."""
-    with np.load(path, allow_pickle=False) as file:
+    with open_arrays(path) as file:
         values, ends = file["values"].astype(np.float64), np.cumsum(file["lengths"])
         return tuple(file["names"].tolist()), np.split(values, ends[:-1])
 
@@ -43,22 +40,8 @@ def read_rows(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
 def origin(path: Path) -> tuple[str, str]:
     """Name and checksum of a file, or of the file that it was packed from."""
     if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            if "source" in file.files:
+        with open_arrays(path) as file:
+            if "source" in file:
                 name, checksum = file["source"].tolist()
                 return name, checksum
     return path.name, digest(path)
-
-
-def copy_files(entry: Entry, target: Path) -> list[Path]:
-    """Copy the files of a set to the same places below another folder."""
-    folder = data_folder()
-    copies = []
-    for path in files_there(entry):
-        copy = target / path.relative_to(folder)
-        if copy.resolve() == path.resolve():
-            raise DataError(f"{target} is the data folder itself; name another with --to.")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, copy)
-        copies.append(copy)
-    return copies

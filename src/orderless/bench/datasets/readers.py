@@ -4,15 +4,15 @@ Every set knows the checksum of the files it was read from, and a note where it 
 """
 
 import hashlib
+import shutil
 import tempfile
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import narwhals as nw
 import numpy as np
 
+from orderless.bench.datasets.archives import in_words, open_arrays, open_zip
 from orderless.bench.datasets.catalogue import (
     ANOMALY,
     CLASSIFICATION,
@@ -24,8 +24,7 @@ from orderless.bench.datasets.catalogue import (
     files_there,
     find_entry,
 )
-from orderless.bench.datasets.packing import copy_files, origin, read_rows, write_rows
-from orderless.data.files import read_table
+from orderless.bench.datasets.packing import origin, read_rows, write_rows
 from orderless.data.ts_files import read_ts
 from orderless.errors import DataError
 
@@ -84,7 +83,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Monitored:
-    """One system: train and test [time, variable], and whether each test moment is anomalous."""
+    """One system: train and test [time, variable], and whether each test time step is."""
 
     name: str
     train: np.ndarray
@@ -178,7 +177,7 @@ def uea(name: str, folder: Path | None = None) -> Cases:
     """A classification set of the UEA archive, with the archive's own split."""
     entry, paths = _find(name, CLASSIFICATION, folder)
     if paths[0].suffix == ".npz":
-        with np.load(paths[0], allow_pickle=False) as file:
+        with open_arrays(paths[0]) as file:
             train, test = file["X_train"], file["X_test"]
             labels = file["y_train"], file["y_test"]
     else:
@@ -221,16 +220,22 @@ def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
 
 def pack(name: str, target: Path) -> list[Path]:
     """Write a set below another folder, in files that NumPy alone can read; the same figures."""
+    folder = data_folder()
+    if target.resolve() == folder.resolve():
+        raise DataError(f"{target} is the data folder itself; name another with --to.")
     entry, paths = _find(name, find_entry(name).task, None)
-    if entry.task not in (LONG_TERM, SHORT_TERM):
-        return copy_files(entry, target)
-    packed = []
-    if entry.task == SHORT_TERM and (naive2 := data_folder() / "m4" / "naive2.parquet").is_file():
+    if entry.task == SHORT_TERM and (naive2 := folder / "m4" / "naive2.parquet").is_file():
         paths = (*paths, naive2)
+    packed = []
     for path in paths:
-        names, rows = (_read_long if entry.task == LONG_TERM else _read_m4)(path)
-        packed.append((target / path.relative_to(data_folder())).with_suffix(".npz"))
-        write_rows(packed[-1], names, rows, path)
+        copy = target / path.relative_to(folder)
+        if entry.task in (LONG_TERM, SHORT_TERM):
+            copy = copy.with_suffix(".npz")
+            write_rows(copy, *(_read_long if entry.task == LONG_TERM else _read_m4)(path), path)
+        else:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+        packed.append(copy)
     return packed
 
 
@@ -288,7 +293,7 @@ def _read_m4(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
 
 def _read_ts_pair(path: Path, name: str) -> list[tuple[list[np.ndarray], np.ndarray]]:
     pair = []
-    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+    with open_zip(path) as archive, tempfile.TemporaryDirectory() as folder:
         for part in ("TRAIN", "TEST"):
             wanted = f"{name}_{part}.ts"
             member = next((one for one in archive.namelist() if one.endswith(wanted)), None)
@@ -309,7 +314,7 @@ def _pad(cases: Sequence[np.ndarray], longest: int) -> np.ndarray:
 
 
 def _read_monitored(path: Path) -> Monitored:
-    with np.load(path, allow_pickle=False) as file:
+    with open_arrays(path) as file:
         return Monitored(path.stem, file["train"], file["test"], file["label"].astype(bool))
 
 
@@ -323,7 +328,7 @@ def _read_original_monitored(name: str, paths: Sequence[Path]) -> Monitored:
         return Monitored(
             name, np.nan_to_num(train), np.nan_to_num(test), labels[:, -1].astype(bool)
         )
-    train, test, labels = (np.load(path, allow_pickle=False) for path in paths)
+    train, test, labels = map(_read_array, paths)
     return Monitored(name, train, test, labels.reshape(-1).astype(bool))
 
 
@@ -331,10 +336,24 @@ def _numbers_of(path: Path) -> np.ndarray:
     return np.stack(list(_columns_of(path).values()), 1).astype(np.float64)
 
 
+def _read_array(path: Path) -> np.ndarray:
+    with in_words(path):
+        # A map refuses a file that is shorter than it says, before any memory is taken for it.
+        return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
 def _columns_of(path: Path) -> dict[str, np.ndarray]:
-    """The columns of a file by name, with a frame library and without one."""
-    table = read_table(path)
-    if isinstance(table, dict):
-        return table
-    frame = nw.from_native(table, eager_only=True)
+    """The columns of a parquet or CSV file by name."""
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise DataError(
+            f"{path} is read with polars, which is not here: `pip install polars`, or take "
+            "the set along packed, with `orderless data pack` where it is installed."
+        ) from error
+    with in_words(path, pl.exceptions.PolarsError):
+        if path.suffix == ".parquet":
+            frame = pl.read_parquet(path)
+        else:
+            frame = pl.read_csv(path, infer_schema_length=None, encoding="utf8-lossy")
     return {name: frame[name].to_numpy() for name in frame.columns}

@@ -11,13 +11,13 @@ TREND = 25
 
 
 class DLinear(nn.Module):
-    """Look-backs [window, variable, context] to forecasts [window, variable, horizon]."""
+    """Contexts [window, variable, context] to forecasts [window, variable, horizon]."""
 
     def __init__(self, context: int, horizon: int) -> None:
         super().__init__()
         self.context, self.horizon = context, horizon
         self.trend, self.rest = nn.Linear(context, horizon), nn.Linear(context, horizon)
-        # Averaging the look-back is where the published code starts, too.
+        # Averaging the context is where the published code starts, too.
         for part in (self.trend, self.rest):
             nn.init.constant_(part.weight, 1 / context)
 

@@ -12,29 +12,30 @@ from torch import Tensor, nn
 from orderless import Forecaster
 from orderless.bench.config import frozen, training_of
 from orderless.bench.datasets.readers import LongSeries
-from orderless.bench.memory import peak_bytes, start_measuring
+from orderless.bench.measuring import peak_bytes, start_measuring
 from orderless.bench.models.dlinear import DLinear
 from orderless.bench.models.peers import PEERS, peer_builder
-from orderless.bench.models.ridge import fit_ridge
 from orderless.bench.models.window_task import fit_module
 from orderless.bench.protocols.long_term_rules import (
     every_window,
     scale_by_training_rows,
     target_span,
 )
-from orderless.data import Series
-from orderless.errors import SettingError
+from orderless.data import Batch, Series
+from orderless.models.folds import one_fold
 from orderless.models.forecasting.naive import naive, seasonal_naive
+from orderless.models.forecasting.ridge import fit_ridges
+from orderless.models.forecasting.windows import WindowEvaluator
 
 ENTRIES_AT_ONCE = {"cuda": 2**22, "cpu": 2**19}
-"""Of look-backs and targets, in one forward pass: networks need a hundred times their input."""
+"""Of contexts and targets, in one forward pass: networks need a hundred times their input."""
 Forecast = Callable[[Tensor], Tensor]
-"""Look-backs [window, variable, context] to forecasts [window, variable, horizon]."""
+"""Contexts [window, variable, context] to forecasts [window, variable, horizon]."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One series in units of its training rows, and its windows of one look-back and horizon."""
+    """One series in units of its training rows, and its windows of one context and horizon."""
 
     data: LongSeries
     series: Series
@@ -73,25 +74,17 @@ def pose(data: LongSeries, context: int, horizon: int) -> Problem:
     return Problem(data, series, scaled, context, horizon)
 
 
-def fit(model: str, problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
-    """A model of that name, fitted on train windows and chosen on validation windows.
+def fit(fitter: Fit, problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
+    """A model, fitted on train windows and chosen on validation windows.
 
     The last few are remembered: both protocols need the same one, and so may other tables.
     """
-    if model not in MODELS:
-        raise SettingError(f"There is no model {model!r}; choose one of {', '.join(MODELS)}.")
-    key = (
-        MODELS[model],
-        problem.data.checksum,
-        problem.context,
-        problem.horizon,
-        seed,
-        frozen(options),
-    )
+    data = problem.data
+    key = (fitter, data.checksum, problem.context, problem.horizon, seed, frozen(options))
     if key not in _KNOWN:
         start_measuring()
         begun = time.perf_counter()
-        fitted = MODELS[model](problem, seed, options)
+        fitted = fitter(problem, seed, options)
         seconds = round(time.perf_counter() - begun, 3)
         while len(_KNOWN) >= MOST_KNOWN:
             _KNOWN.pop(next(iter(_KNOWN)))
@@ -100,7 +93,7 @@ def fit(model: str, problem: Problem, seed: int, options: Mapping[str, Any]) -> 
 
 
 MOST_KNOWN = 12
-"""Three seeds at four look-backs."""
+"""Three seeds at four contexts."""
 _KNOWN: dict[tuple[Any, ...], Fitted] = {}
 
 
@@ -140,14 +133,24 @@ def _fit_coupled_ridge(problem: Problem, seed: int, options: Mapping[str, Any]) 
 
 
 def _ridge(problem: Problem, *, pooled: bool) -> Forecast:
-    return fit_ridge(
-        problem.series,
-        problem.windows("train"),
-        problem.windows("validation"),
-        problem.context,
-        problem.horizon,
-        pooled=pooled,
+    """A ridge shared by the variables; without `pooled` it costs a quarter."""
+    there = torch.ones_like(problem.series.members)
+    evaluator = WindowEvaluator(
+        problem.series, there, there.float(), problem.context, problem.horizon
     )
+    folds = one_fold(problem.windows("train"), problem.windows("validation"))
+    member = fit_ridges(evaluator, folds, problem.context, pooled=pooled)[-1].member
+    return _on_complete(member)
+
+
+def _on_complete(answer: Callable[[Batch], Tensor]) -> Forecast:
+    """A member or a stack as a forecast of contexts of which nothing is missing."""
+
+    def forecast(x: Tensor) -> Tensor:
+        there = torch.ones_like(x, dtype=torch.bool)
+        return answer(Batch(x, there, there[..., 0], complete=True))
+
+    return forecast
 
 
 def _fit_dlinear(problem: Problem, seed: int, options: Mapping[str, Any]) -> Fitted:
@@ -185,21 +188,21 @@ def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> F
     model = Forecaster(
         problem.horizon,
         problem.context,
+        season=problem.data.season,
         validation_share=1 - borders.train / borders.validation,
         random_state=seed,
         verbose=False,
         **options["forecaster"],
         **training_of(options["budget"]),
     ).fit(problem.scaled[:, : borders.validation].T)
-    network = model.network_
     return Fitted(
-        lambda x: network(x).point,
-        epochs=len(model.history_) - 1,
-        chosen={"blend": model.blend_},
+        _on_complete(model.stack_),
+        epochs=max((len(epochs) - 1 for epochs in model.history_.values()), default=0),
+        chosen=model.weights_,
     )
 
 
-MODELS: dict[str, Fit] = {
+COLUMNS: dict[str, Fit] = {
     "orderless": _fit_orderless,
     "orderless uncoupled": _fit_orderless,
     "naive": _fit_naive,

@@ -13,9 +13,9 @@ LAYERS = (OURS, ORDERED, ALONE)
 
 
 class LayerForecaster(nn.Module):
-    """Look-backs [window, variable, context] to forecasts [window, variable, horizon].
+    """Contexts [window, variable, context] to forecasts [window, variable, horizon].
 
-    Every step of the centred look-back is embedded, goes through the layer, and the features of
+    Every step of the centred context is embedded, goes through the layer, and the features of
     the last step give the forecast. Only the layer lets variables meet.
     """
 

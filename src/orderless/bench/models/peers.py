@@ -39,7 +39,7 @@ JOINT = ("iTransformer",)
 class PeerForecaster(nn.Module):
     """A network of neuralforecast between our shapes.
 
-    Look-backs [window, variable, context] to forecasts [window, variable, horizon].
+    Contexts [window, variable, context] to forecasts [window, variable, horizon].
     """
 
     def __init__(self, network: nn.Module, *, joint: bool) -> None:

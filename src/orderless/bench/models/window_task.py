@@ -12,18 +12,18 @@ from orderless.data import Batch, Series
 from orderless.training import Outcome, TrainingConfig, train
 
 ROWS_PER_STEP = 2048
-"""Look-backs of one variable in a training step."""
+"""Contexts of one variable in a training step."""
 PATIENCE = 10
 
 
 class WindowTask:
     """Squared error on windows [window, 2] of a series; the same on validation windows chooses.
 
-    The module maps look-backs [window, variable, context] to [window, variable, horizon].
+    The module maps contexts [window, variable, context] to [window, variable, horizon].
     """
 
     rows_at_once = 16_384
-    """Look-backs of one variable in a forward pass without gradients."""
+    """Contexts of one variable in a forward pass without gradients."""
 
     def __init__(
         self,
@@ -99,5 +99,7 @@ def fit_module(
         seed=seed,
         device="cuda" if series.flat.is_cuda else "cpu",
     )
-    outcome = train(task, config, show_progress=False)
+    outcome = train(task, config, show_progress=0)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     return module.eval().requires_grad_(False), outcome

@@ -1,4 +1,4 @@
-"""Anomaly detection: a score for each moment of a test series; training data has no labels.
+"""Anomaly detection: a score for each time step of a test series; training data has no labels.
 
 A detector gives scores [time] of the training rows that it was not fitted on, and of the test rows.
 """
@@ -12,11 +12,11 @@ from orderless.metrics.anomaly import point_adjust
 
 PAPER_WINDOW = 100
 PAPER_SHARE = {"SMD": 0.005, "MSL": 0.01, "SMAP": 0.01, "SWaT": 0.01, "PSM": 0.01}
-"""The share of moments above the threshold that the published tables set, by test data, per set."""
+"""The share of time steps above the threshold that the published tables set, per set."""
 PAPER_STRIDE = {"SMD": 100, "MSL": 1, "SMAP": 1, "SWaT": 1, "PSM": 1}
-"""Moments from one window of the published code to the next, per set."""
+"""Time steps from one window of the published code to the next, per set."""
 FAIR_SHARE = 0.01
-"""The share of held-out training moments that may ring the alarm."""
+"""The share of held-out training time steps that may raise an alarm."""
 HELD_OUT = 0.2
 
 
@@ -34,7 +34,7 @@ def training_rows(count: int, protocol: str) -> tuple[slice, slice]:
 def scale_by_training_rows(
     train: np.ndarray, test: np.ndarray, fitted: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts [time, variable] in units of the mean and spread of the fitted training rows."""
+    """Both parts [time, variable], scaled by the fitted training rows."""
     rows = train[fitted].T
     scaler = fit_scaler(rows, np.isfinite(rows))
     return scaler.apply(train.T).T, scaler.apply(test.T).T
@@ -43,7 +43,7 @@ def scale_by_training_rows(
 def choose_threshold(
     training_scores: np.ndarray, test_scores: np.ndarray, share: float, protocol: str
 ) -> float:
-    """The score above which a moment rings.
+    """The score above which a time step raises an alarm.
 
     fair: the quantile of the training scores; what is to be judged has no say. paper: the quantile
     of training and test scores together.
@@ -56,7 +56,7 @@ def choose_threshold(
 
 
 def precision_and_recall(labels: np.ndarray, alarm: np.ndarray) -> tuple[float, float]:
-    """Shares of the alarms that are right, and of the anomalous moments that are found."""
+    """Shares of the alarms that are right, and of the anomalous time steps that are found."""
     hits = int((labels & alarm).sum())
     return hits / max(int(alarm.sum()), 1), hits / max(int(labels.sum()), 1)
 
@@ -64,7 +64,7 @@ def precision_and_recall(labels: np.ndarray, alarm: np.ndarray) -> tuple[float, 
 def counted_moments(values: np.ndarray, stride: int) -> np.ndarray:
     """Values [time] as the published code counts them: one window after the other (paper).
 
-    Windows that overlap are not merged: with a stride of 1 a moment counts up to 100 times, and
+    Windows that overlap are not merged: with a stride of 1 a time step counts up to 100 times, and
     those at both ends of the series less. What is left after the last window does not count.
     """
     windows = np.lib.stride_tricks.sliding_window_view(values, PAPER_WINDOW)

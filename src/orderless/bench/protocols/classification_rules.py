@@ -13,7 +13,7 @@ CASE_BY_CASE = ("EthanolConcentration",)
 def scale_cases(
     train: np.ndarray, test: np.ndarray, protocol: str, dataset: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts with every variable in units of its mean and spread over cases and time.
+    """Both parts, every variable with mean 0 and standard deviation 1 over cases and time.
 
     fair: the statistics of the training cases for both, and what has ended stays NaN. paper: the
     test cases are scaled by their own statistics, one set is scaled within each case as well, and
@@ -54,7 +54,7 @@ def selection_cases(
 
 
 def _scale_each_case(cases: np.ndarray) -> np.ndarray:
-    # The mean is that over time, the spread that over the variables at each time, as in that code.
+    # The mean is that over time, the deviation that over the variables at each time.
     centered = cases - np.nanmean(cases, axis=2, keepdims=True)
     return centered / np.sqrt(centered.var(axis=1, keepdims=True) + 1e-5)
 

@@ -18,7 +18,7 @@ PAPER_TEST_BATCH = 512
 
 
 def scale_by_training_rows(values: np.ndarray, borders: Borders) -> np.ndarray:
-    """Values [variable, time] in units of the mean and spread of the training rows."""
+    """Values [variable, time] in units of the mean and standard deviation of the training rows."""
     training = values[:, : borders.train]
     return fit_scaler(training, ~np.isnan(training)).apply(values)
 
@@ -33,16 +33,16 @@ def target_span(borders: Borders, part: str) -> tuple[int, int]:
 
 
 def every_window(span: tuple[int, int], context: int, horizon: int) -> np.ndarray:
-    """The first row of the look-back of each window: one for every target that fits in the span.
+    """The first row of the context of each window: one for every target that fits in the span.
 
-    A look-back may begin before the span, never before the data.
+    A context may begin before the span, never before the data.
     """
     first = max(span[0], context)
     count = span[1] - horizon - first + 1
     if count < 1:
         raise DataError(
             f"No window of {context} + {horizon} steps has its targets in rows {span[0]} to "
-            f"{span[1]}. Choose a shorter look-back or horizon."
+            f"{span[1]}. Choose a shorter context or horizon."
         )
     return np.arange(count) + first - context
 
@@ -59,14 +59,14 @@ def scored_windows(count: int, protocol: str) -> int:
     return count
 
 
-def choose_look_back(
+def choose_context(
     validation: Mapping[int, float], test: Mapping[int, float], protocol: str
 ) -> int:
-    """The look-back with the least error: on validation (fair), or on the scored test windows.
+    """The context with the least error: on validation (fair), or on the scored test windows.
 
-    Published scripts fix a look-back for each set and horizon, and nothing in them chooses it but
+    Published scripts fix a context for each set and horizon, and nothing in them chooses it but
     the test error that they print.
     """
     check_protocol(protocol)
     errors = test if protocol == PAPER else validation
-    return min(errors, key=lambda look_back: errors[look_back])
+    return min(errors, key=lambda context: errors[context])

@@ -16,12 +16,12 @@ from orderless.bench.protocols import FAIR, PAPER
 THE_PAPER = "the paper"
 APPENDIX = "the paper, full results in its appendix"
 SOURCES = {
-    "long-term": f"{APPENDIX}. Its columns mix look-backs: most are runs at 96, its own and TCN's "
+    "long-term": f"{APPENDIX}. Its columns mix contexts: most are runs at 96, its own and TCN's "
     "are not, and the last partial test batch was dropped as far as can be inferred",
     "long-term-fair": "DUET, duet_full_results.png; xPatch, PDF, TimeMixer, PatchTST, "
     "iTransformer, DLinear, FITS: xPatch, hyper-fair.png; CycleNet: its result.txt, 5 seeds, best "
-    "look-back; SparseTSF: Table2.png. Averages over four horizons, nothing dropped; their "
-    "look-backs were searched for each set, where our networks have one",
+    "context; SparseTSF: Table2.png. Averages over four horizons, nothing dropped; their "
+    "contexts were searched for each set, where our networks have one",
     "m4": f"{APPENDIX}. The epoch was chosen by test SMAPE in the code that these share",
     "classification": f"{APPENDIX}. The epoch was chosen by test accuracy in the code they share",
     "classification-fair": "MambaSL, uea-results.xlsx: run with aeon, nothing chosen on test",

@@ -1,6 +1,8 @@
-"""The most memory a stretch of work took: of the GPU where one is used, else of the process."""
+"""What a stretch of work takes: time, and the most memory, on whatever device there is."""
 
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,41 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from orderless.bench.records import SeedResult
+
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 FORGET_THE_PEAK = "5"
 OF_TENSORS = "tensors"
 """What `peak_of_tensors` measures, for the config of a cell."""
+
+
+def run_seeds(seeds: Iterable[int], run: Callable[[int], SeedResult]) -> tuple[SeedResult, ...]:
+    """What `run` makes of every seed, with the time and the memory of each."""
+    results = []
+    for seed in seeds:
+        start_measuring()
+        begun = time.perf_counter()
+        result = run(seed)
+        seconds = round(time.perf_counter() - begun, 3)
+        results.append(replace(result, seconds=seconds, peak_memory_bytes=peak_bytes()))
+    return tuple(results)
+
+
+def now() -> float:
+    """The clock in seconds, when all work that was begun is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def time_steps(step: Callable[[], object], count: int, *, uncounted: int) -> list[float]:
+    """Seconds of each of `count` steps, after some that compile, allocate and warm up."""
+    seconds = []
+    for _ in range(uncounted + count):
+        begun = now()
+        step()
+        seconds.append(now() - begun)
+    return seconds[uncounted:]
 
 
 def start_measuring() -> None:

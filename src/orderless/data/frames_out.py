@@ -1,0 +1,141 @@
+"""Results as a frame of the library that the input came from, its columns of the types they had."""
+
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from orderless.data.panel import Form, TimeForm
+from orderless.data.timestamps import write_text
+from orderless.errors import DataError
+
+
+@dataclass(frozen=True)
+class Names:
+    """A column of names, `names[codes]`, of the type that the input's column had."""
+
+    label: Any
+    names: list[Any]
+    codes: np.ndarray
+    dtype: Any = None
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """A column of time stamps in nanoseconds, or of numbers that count time."""
+
+    label: Any
+    times: np.ndarray
+    form: TimeForm
+
+
+def build_frame(
+    form: Form,
+    head: Sequence[Names | Stamps],
+    labels: Sequence[Any],
+    values: np.ndarray,
+    index: Any = None,
+) -> Any:
+    """A frame of the input's library: the columns of `head`, then `values` [column, row].
+
+    index   of a pandas frame: its row labels, or the time stamps that were its index
+    """
+    labels = [*(one.label for one in head), *labels]
+    label, count = Counter(labels).most_common(1)[0]
+    if count > 1:
+        raise DataError(
+            f"The result would have two columns called {str(label)!r}. Rename the column of the "
+            "input that has this name."
+        )
+    library = form.library
+    if library is None:
+        return dict(zip(labels, [*map(_to_numpy, head), *values], strict=True))
+    if library.is_polars():
+        columns = [*map(_to_polars, head), *map(pl.Series, values)]
+        frame = pl.DataFrame([one.alias(str(place)) for place, one in enumerate(columns)])
+        frame.columns = labels  # only now: in the making, an empty name is none
+        return frame
+    if library.is_pyarrow():
+        arrow = importlib.import_module("pyarrow")
+        columns = [*(_to_arrow(one, arrow) for one in head), *map(arrow.array, values)]
+        return arrow.table(columns, labels)
+    pandas = importlib.import_module("pandas")
+    frame = pandas.DataFrame(values.T, columns=range(len(head), len(labels)), copy=False)
+    if head:
+        first = pandas.DataFrame({place: _to_pandas(one, pandas) for place, one in enumerate(head)})
+        frame = pandas.concat([first, frame], axis=1)
+    frame.columns = labels
+    if isinstance(index, Stamps):
+        frame.index = pandas.Index(_to_pandas(index, pandas), name=index.label)
+        if form.time.period is not None:
+            frame.index = frame.index.to_period(form.time.period)
+    elif index is not None:
+        frame.index = index
+    return frame if library.is_pandas() else library.to_native_namespace().DataFrame(frame)
+
+
+def _to_numpy(column: Names | Stamps) -> np.ndarray:
+    if isinstance(column, Names):
+        names = np.empty(len(column.names), object)
+        names[:] = column.names
+        return names[column.codes]
+    if column.form.kind == "text":
+        return write_text(column.times, column.form).to_numpy().astype(object)
+    return column.times
+
+
+def _to_polars(column: Names | Stamps) -> pl.Series:
+    if isinstance(column, Names):
+        return pl.Series(column.names).cast(column.dtype).gather(column.codes)
+    form, dtype = column.form, column.form.dtype
+    if form.kind == "text":
+        return write_text(column.times, form)
+    series = pl.Series(column.times)
+    if form.kind == "number":
+        # A wider type where that of the input is too small for the future.
+        narrow = series if dtype is None or form.floats else series.cast(dtype, strict=False)
+        return series if narrow.null_count() else narrow
+    if form.time_zone is not None:
+        series = series.dt.replace_time_zone("UTC").dt.convert_time_zone(form.time_zone)
+    return series if dtype is None else series.cast(dtype)
+
+
+def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
+    if isinstance(column, Names):
+        return arrow.array(column.names, column.dtype).take(arrow.array(column.codes))
+    form, dtype = column.form, column.form.dtype
+    if form.kind == "text":
+        return write_text(column.times, form).to_arrow().cast(arrow.string())
+    array = arrow.array(column.times)
+    if dtype is None or form.floats:
+        return array
+    try:
+        # Time stamps may be finer than their type, numbers not larger.
+        return array.cast(dtype, safe=form.kind == "number")
+    except arrow.ArrowInvalid:
+        return array
+
+
+def _to_pandas(column: Names | Stamps, pandas: Any) -> Any:
+    if isinstance(column, Names):
+        names = pandas.Series(column.names, dtype=column.dtype)
+        return names.take(column.codes).reset_index(drop=True)
+    form, dtype = column.form, column.form.dtype
+    if form.kind == "text":
+        return pandas.Series(write_text(column.times, form).to_list())
+    series = pandas.Series(column.times)
+    if form.time_zone is not None:
+        series = series.dt.tz_localize("UTC")
+    if dtype is None or str(dtype) == "object" or form.floats:
+        return series
+    if form.kind == "number":
+        try:
+            narrow = series.astype(dtype)
+        except (TypeError, ValueError, OverflowError):
+            return series
+        return narrow if (narrow == series).all() else series
+    return series.astype(dtype)
