@@ -8,7 +8,7 @@ import inspect
 import math
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import wraps
@@ -23,7 +23,7 @@ from orderless.data import Batch, Panel, System
 from orderless.data.transform import Transform
 from orderless.errors import NotFittedError, SettingError, VariableMismatch
 from orderless.models import Member, Run, Stack, choose_device
-from orderless.training import Epoch
+from orderless.training import Epoch, Outcome
 from orderless.training.checkpoints import load_checkpoint
 from orderless.training.recording import own_stream
 
@@ -34,10 +34,14 @@ Given = ParamSpec("Given")
 Model = TypeVar("Model", bound="Estimator")
 
 
+class KeptInterrupt(KeyboardInterrupt):
+    """Ctrl-C stopped a training; the model is fitted with what there was by then."""
+
+
 def all_or_nothing(
     fit: Callable[Concatenate[Model, Given], Model],
 ) -> Callable[Concatenate[Model, Given], Model]:
-    """A `fit` that leaves the estimator as it was when it fails or is stopped.
+    """A `fit` that leaves the estimator as it was when it fails, or is stopped before training.
 
     Half of it would be worse than nothing: the network of one fit with the scales of another. It is
     never in torch's inference mode, whose tensors cannot be trained.
@@ -49,6 +53,8 @@ def all_or_nothing(
         try:
             with torch.inference_mode(False), own_stream(choose_device(self.device)):
                 return fit(self, *args, **kwargs)
+        except KeptInterrupt:
+            raise
         except BaseException:
             # One assignment, so that a second Ctrl-C cannot stop it halfway.
             self.__dict__ = before
@@ -191,8 +197,15 @@ class Estimator(ABC):
             precision=self.precision,
             training=self.training,
             checkpoint=None if checkpoint is None else Path(checkpoint),
-            show_progress=bool(self.verbose),
+            show_progress=int(self.verbose),
         )
+
+    def _finish(self, outcomes: Iterable[Outcome]) -> Self:
+        """Print the report; after a Ctrl-C in a training, raise it now that the model is usable."""
+        self._print_report()
+        if any(outcome.interrupted for outcome in outcomes):
+            raise KeptInterrupt
+        return self
 
     def _print_report(self) -> None:
         """Print the report."""

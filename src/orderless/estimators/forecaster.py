@@ -97,6 +97,8 @@ class Forecaster(Estimator):
     - season: steps in a season; found in the data if None.
     - validation_share: the last part of each system, for selection (its first half) and for
       intervals and the report (its second half).
+    - refit: whether closed forms, once they are weighed, are fitted again with the rows of
+      selection, which are the latest but for those of intervals.
     - strict_variables: whether other variables than those of `fit` are an error.
     - training: further settings of `orderless.training.TrainingConfig`.
     - device: auto, cpu or cuda. precision: no, bf16 or fp16, for training.
@@ -122,6 +124,7 @@ class Forecaster(Estimator):
         loss: str = "l1",
         season: int | None = None,
         validation_share: float = 0.2,
+        refit: bool = True,
         strict_variables: bool = False,
         training: Mapping[str, Any] | None = None,
         random_state: Any = 0,
@@ -138,6 +141,7 @@ class Forecaster(Estimator):
         self.loss = loss
         self.season = season
         self.validation_share = validation_share
+        self.refit = refit
         self.strict_variables = strict_variables
         self.training = training
         self.random_state = random_state
@@ -194,7 +198,7 @@ class Forecaster(Estimator):
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self.error_table_ = self._calibrate(evaluator, windows)
         self._write_report(panel, evaluator, windows, fitted)
-        return self
+        return self._finish(fitted.outcomes.values())
 
     def predict(
         self,
@@ -325,6 +329,7 @@ class Forecaster(Estimator):
             center=user.get("center"),
             loss=self.loss,
             quantiles=self.quantiles_,
+            refit=bool(self.refit),
         )
 
     @torch.inference_mode()
@@ -371,7 +376,6 @@ class Forecaster(Estimator):
                 {name: (e.mae, e.mse) for name, e in errors.items()}, fitted.weights, ("MAE", "MSE")
             ),
         ]
-        self._print_report()
 
     @property
     def known_frequencies(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Run:
     precision: str = "no"
     training: Mapping[str, Any] | None = None
     checkpoint: Path | None = None
-    show_progress: bool = False
+    show_progress: int = 0
 
     def draw(self, build: Callable[[], Network]) -> Network:
         """A network in float32 whose random weights follow from the seed alone."""

@@ -189,6 +189,7 @@ def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> F
         problem.horizon,
         problem.context,
         season=problem.data.season,
+        refit=False,  # as the protocol rules: fitted on rows of training alone
         validation_share=1 - borders.train / borders.validation,
         random_state=seed,
         verbose=False,

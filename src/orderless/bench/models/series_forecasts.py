@@ -12,8 +12,8 @@ from orderless.bench.datasets.readers import ShortSeries, naive2_forecasts
 from orderless.bench.models.chosen_epoch import EndChoosesEpoch
 from orderless.bench.protocols.short_term_rules import selection_data
 from orderless.errors import DataError
-from orderless.models.forecasting.naive import naive, seasonal_naive
 from orderless.estimators.report import MODEL as OURS
+from orderless.models.forecasting.naive import naive, seasonal_naive
 
 
 @dataclass(frozen=True)

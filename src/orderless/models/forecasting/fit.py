@@ -140,6 +140,8 @@ def fit_stack(
         unlearned = network.network.config.skip and outcome.best_epoch == 0 and best.member in tried
         (idle if unlearned else networks).append(network)
         outcomes[network.name] = outcome
+        if outcome.interrupted:
+            break
 
     def base(fold: int) -> Stack:
         return Stack(tuple(closed[i].of_fold[fold] for i in asked), tuple(weights.tolist()))
