@@ -6,20 +6,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import (
-    axis_of,
-    decay,
-    far,
-    multiply,
-    operand,
-    to_float32,
-    turned,
-)
-from orderless.ops.triton.fast.layouts import bits
-from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
-from orderless.ops.triton.fast.rooms import (
+from orderless.ops.gpu.shared_memory import (
+    BF16_TABLES,
     FROM_START,
-    QUICK,
     TO_END_UNHELD,
     copy,
     fetch_lines,
@@ -29,6 +18,19 @@ from orderless.ops.triton.fast.rooms import (
     line_of_singles,
     pairs_of_lines,
     singles_of_lines,
+)
+from orderless.ops.gpu.tile import (
+    SIZES,
+    axis_of,
+    bits,
+    decay,
+    multiply,
+    offset_i64,
+    operand,
+    program_of,
+    to_fetch,
+    to_float32,
+    transposed,
 )
 
 
@@ -41,7 +43,7 @@ def _pair_layout(block):
 
 @gluon.constexpr_function
 def _single_layout(block):
-    """A line of `quick` with one entry for 16 states, where two warps own a variable."""
+    """A line of `tables_bf16` with one entry for 16 states, where two warps own a variable."""
     warps = [[0, 4], *([0, 0] for _ in bits(block, 0, 2))]
     lanes = [[0, 8], [0, 16], [0, 32], [0, 64], [0, 128]]
     return gl.DistributedLinearLayout([[0, 1], [0, 2]], lanes, warps, [], [1, 256])
@@ -103,9 +105,9 @@ def _parts(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, half: gl.constexpr):
 
 
 @gluon.jit
-def _pair_of_factors(room, BLOCK: gl.constexpr, pair: gl.constexpr):
+def _pair_of_factors(buffer, BLOCK: gl.constexpr, pair: gl.constexpr):
     """What the write of the field becomes, as a pair that every variable has."""
-    both = gl.reshape(room.load(_factors_layout(BLOCK)), [1, 16, 2, 2, 8])
+    both = gl.reshape(buffer.load(_factors_layout(BLOCK)), [1, 16, 2, 2, 8])
     both = gl.reshape(gl.permute(both, (0, 1, 2, 4, 3)), [1, 16, 16, 2])
     h, v = gl.split(both)
     all_of_them = gl.zeros([BLOCK, 16, 16], both.dtype, pair)
@@ -122,13 +124,13 @@ def _led_on(first, second, beyond, ADJOINT: gl.constexpr, BLOCK: gl.constexpr, p
     first, second = decay(to_float32(first, pair), to_float32(second, pair), beyond)
     first, second = first.to(low), second.to(low)
     both = _stack(first, second, BLOCK) if ADJOINT else _stack(second, first, BLOCK)
-    return operand(turned(both, left))
+    return operand(transposed(both, left))
 
 
 @gluon.jit
-def _for_both(room, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+def _for_both(buffer, layout: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
     """[variable or 1, 1, time, channel] in shared memory, for both warps of a variable."""
-    value = room.load(layout)
+    value = buffer.load(layout)
     value, _ = gl.broadcast(value, gl.zeros([BLOCK, 2, 16, WIDTH], value.dtype, layout))
     return gl.reshape(value, [2 * BLOCK, 16, WIDTH])
 
@@ -146,18 +148,18 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 
 @gluon.jit(do_not_specialize=SIZES)
-def fast_states(
-    x, write, tables, quick, over_chunks, field, factors, present, states,
+def segment_states(
+    x, write, tables, tables_bf16, over_chunks, field, factors, mask, states,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
-    present_batch, present_variable, present_time, field_time,
+    mask_batch, mask_variable, mask_time, field_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-    HAS_FIELD: gl.constexpr, HAS_PRESENT: gl.constexpr, ADJOINT: gl.constexpr,
+    HAS_FIELD: gl.constexpr, HAS_MASK: gl.constexpr, ADJOINT: gl.constexpr,
 ):  # fmt: skip
     """states [B, V, segment, 2, N, D] in float32: those after each segment of time, from zero.
 
-    With HAS_FIELD as `fast_forward` has it. ADJOINT, as in `scan_states`: the gradients before
+    With HAS_FIELD as `scan_forward` has it. ADJOINT, as in `scan_states`: the gradients before
     each, from that of y and `read`. Of the last segment, or then of the first, there is no program.
 
     It goes against time, and what a chunk adds is led to the end of the segment at once: so the
@@ -178,12 +180,12 @@ def fast_states(
                                           [BLOCK, 1, 2, 1], [3, 2, 1, 0])  # fmt: skip
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 2, 1],
                                           [2, 1, 0])  # fmt: skip
-    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
-    thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
-    table_room: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
-    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    wide_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [3, 2, 1, 0])
+    thin_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
+    table_shared: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
+    plain_shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    # Rooms for the inputs of a chunk: as many as two programs on a multiprocessor can have, or 3.
+    # Buffers for the inputs of a chunk: as many as two programs on a multiprocessor can have, or 3.
     DEPTH: gl.constexpr = 2 if HAS_FIELD and wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
@@ -204,34 +206,34 @@ def fast_states(
                                                 [1, 1, WARPS, 1], [3, 2, 1, 0])  # fmt: skip
         twin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
                                               [1, WARPS, 1], [2, 1, 0])  # fmt: skip
-        twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
+        twin_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
         t_common = _axis_of_four(2, 16, common)
         field += b * time * channels + first_channel
         row_field = t_common * field_time + _axis_of_four(3, WIDTH, common)
         # Of what the write of the field becomes, that which leads to the end of a chunk comes last.
         factors += first_table * (6 * 512) + 5 * 512
         row_factors = axis_of(1, 16, twin) * 32 + axis_of(2, 32, twin)
-        rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 1, 16, WIDTH], wide_room)
-        rooms_factors = gl.allocate_shared_memory(low, [DEPTH, 1, 16, 32], twin_room)
-    if HAS_PRESENT:
-        present += b * present_batch + first_variable * present_variable
+        buffers_field = gl.allocate_shared_memory(low, [DEPTH, 1, 1, 16, WIDTH], wide_shared)
+        buffers_factors = gl.allocate_shared_memory(low, [DEPTH, 1, 16, 32], twin_shared)
+    if HAS_MASK:
+        mask += b * mask_batch + first_variable * mask_variable
     by_state: gl.constexpr = gl.SliceLayout(1, pair)
     state = gl.zeros([WARPS, 16, WIDTH], gl.float32, mma)
     # How a state moves over all chunks between this one and the end.
     all_vh = gl.zeros([1, 16], gl.float32, by_state)
     all_h, all_v = all_vh + 1.0, all_vh + 1.0
-    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_room)
-    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
+    buffers_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 1, 16, WIDTH], wide_shared)
+    buffers_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
+    buffers_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
     if low == gl.bfloat16:
-        quick += first_table * QUICK
+        tables_bf16 += first_table * BF16_TABLES
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
-        rooms_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
-        rooms_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
+        buffers_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
+        buffers_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
     else:
         tables += first_table * (21 * 256)
-        rooms_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_room)
-    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
+        buffers_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_shared)
+    buffers_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_shared)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     count = last_chunk - first_chunk
@@ -241,26 +243,26 @@ def fast_states(
             ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        now = present
-        if HAS_PRESENT:
-            now = present + far(t_ahead, present_time)
+        now = mask
+        if HAS_MASK:
+            now = mask + offset_i64(t_ahead, mask_time)
         keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
+                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
-        room = (visit + (DEPTH - 1)) % DEPTH
+                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
+        slot = (visit + (DEPTH - 1)) % DEPTH
         if visit + (DEPTH - 1) < count:
-            copy(rooms_x.index(room), x + far(t_ahead, x_time) + row_x, mask=keep_rows)
-            fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                       write + far(t_ahead, write_time) + row_write, keep_thin, thin,
+            copy(buffers_x.index(slot), x + offset_i64(t_ahead, x_time) + row_x, mask=keep_rows)
+            fetch_pair(buffers_wh.index(slot), buffers_wv.index(slot),
+                       write + offset_i64(t_ahead, write_time) + row_write, keep_thin, thin,
                        STATES)  # fmt: skip
             if low == gl.bfloat16:
                 place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
                 pairs: gl.constexpr = line_of_pairs(place)
                 single: gl.constexpr = line_of_singles(place)
-                source = quick + ahead * QUICK
-                fetch_lines(rooms_pairs.index(room), source + pairs * 256, 0, ahead, WARPS)
-                fetch_lines(rooms_single.index(room), source + single * 256, 0, ahead, WARPS)
+                source = tables_bf16 + ahead * BF16_TABLES
+                fetch_lines(buffers_pairs.index(slot), source + pairs * 256, 0, ahead, WARPS)
+                fetch_lines(buffers_single.index(slot), source + single * 256, 0, ahead, WARPS)
             else:
                 # From a time to the end, and the hold, are the last six tiles of a chunk; before
                 # them lie those from the start.
@@ -268,24 +270,24 @@ def fast_states(
                 many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
                                                       [2, 1, 0])  # fmt: skip
                 tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
-                copy(rooms_tables.index(room), tables + ahead * (21 * 256) + (tile + FIRST * 256))
-            fetch_over(rooms_over.index(room), over_chunks, ahead, WARPS)
+                copy(buffers_tables.index(slot), tables + ahead * (21 * 256) + (tile + FIRST * 256))
+            fetch_over(buffers_over.index(slot), over_chunks, ahead, WARPS)
             if HAS_FIELD:
-                copy(rooms_field.index(room), field + far(t_ahead, field_time) + row_field,
+                copy(buffers_field.index(slot), field + offset_i64(t_ahead, field_time) + row_field,
                      mask=t_common < ahead_times)  # fmt: skip
-                copy(rooms_factors.index(room), factors + ahead * (6 * 512) + row_factors)
+                copy(buffers_factors.index(slot), factors + ahead * (6 * 512) + row_factors)
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
-            room = visit % DEPTH
-            w_h, w_v = rooms_wh.index(room).load(pair), rooms_wv.index(room).load(pair)
+            slot = visit % DEPTH
+            w_h, w_v = buffers_wh.index(slot).load(pair), buffers_wv.index(slot).load(pair)
             if low == gl.bfloat16:
                 by_warp: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
-                e1, evh = pairs_of_lines(rooms_pairs.index(room).load(by_warp), 2, pair)
-                line = rooms_single.index(room).load(_single_layout(BLOCK))
+                e1, evh = pairs_of_lines(buffers_pairs.index(slot).load(by_warp), 2, pair)
+                line = buffers_single.index(slot).load(_single_layout(BLOCK))
                 table = (e1, evh, singles_of_lines(line, 2, pair))
             else:
-                here = rooms_tables.index(room)
+                here = buffers_tables.index(slot)
                 if not ADJOINT:
                     hold = (
                         here.slice(6, 1, dim=0).load(pair),
@@ -299,7 +301,7 @@ def fast_states(
                     here.slice(LEADS + 1, 1, dim=0).load(pair),
                     here.slice(LEADS + 2, 1, dim=0).load(pair),
                 )
-            over = rooms_over.index(room)
+            over = buffers_over.index(slot)
             e_h = over.slice(0, 1, dim=0).load(by_state)
             e_vh = over.slice(1, 1, dim=0).load(by_state)
             e_v = over.slice(2, 1, dim=0).load(by_state)
@@ -313,13 +315,13 @@ def fast_states(
                 all_vh = all_v * e_vh + all_vh * e_h
             all_h, all_v = all_h * e_h, all_v * e_v
             to_end = _led_on(first, second, beyond, ADJOINT, BLOCK, pair, left)
-            signal = gl.convert_layout(_for_both(rooms_x.index(room), over_times, BLOCK, WIDTH),
+            signal = gl.convert_layout(_for_both(buffers_x.index(slot), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
             state = multiply(to_end, operand(signal), state)
             if HAS_FIELD:
-                to_h, to_v = _pair_of_factors(rooms_factors.index(room), BLOCK, pair)
+                to_h, to_v = _pair_of_factors(buffers_factors.index(slot), BLOCK, pair)
                 to_end = _led_on(to_v, to_h, beyond, ADJOINT, BLOCK, pair, left)
-                psi = _for_both(rooms_field.index(room), over_times, BLOCK, WIDTH)
+                psi = _for_both(buffers_field.index(slot), over_times, BLOCK, WIDTH)
                 state = multiply(to_end, operand(gl.convert_layout(psi, right)), state)
     h, s = _parts(state, BLOCK, WIDTH, half)
     at, inside = _state_at(b, first_variable, first_channel, variables, segments, segment, channels,

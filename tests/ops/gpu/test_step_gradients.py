@@ -5,13 +5,13 @@ import torch
 
 
 def _gradients(device, step, rates, sums, borders):
-    from orderless.ops.triton.tables import sums_gradient
+    from orderless.ops.gpu.tables import sums_gradient_kernel
 
     batch, time, _ = step.shape
     chunks = sums.shape[3]
     d_step = torch.empty_like(step)
     d_rates = torch.empty(batch * chunks, 3, 1, 16, device=device)
-    sums_gradient[(batch * chunks,)](
+    sums_gradient_kernel[(batch * chunks,)](
         step, *rates, sums, borders, d_step, d_rates, time, 1, chunks, 1, *step.stride()[:2],
         len(sums), sums[0].numel(), len(borders), borders[0].numel(),
         HAS_END=False, STATES=16, PADDED=16, num_warps=4,

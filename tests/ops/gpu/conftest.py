@@ -5,11 +5,17 @@ import torch
 
 
 @pytest.fixture(scope="session")
-def device() -> str:
+def device(tmp_path_factory) -> str:
     pytest.importorskip("triton", reason="the kernels are written in Triton")
     if torch.cuda.is_available():
         return "cuda"
+    from bounds import watch
+    from emulation import emulate, round_like_a_gpu
+
     _allow_loops_in_the_interpreter()
+    emulate(tmp_path_factory.mktemp("gluon"))
+    watch()
+    round_like_a_gpu()
     return "cpu"
 
 

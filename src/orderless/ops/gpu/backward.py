@@ -5,25 +5,23 @@
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from orderless.ops.triton.fast import backward_bfloat16, backward_float32
-from orderless.ops.triton.fast.arithmetic import axis_of
-from orderless.ops.triton.fast.halves import whole_part_layout
-from orderless.ops.triton.fast.program import SIZES, program_of
-from orderless.ops.triton.fast.rooms import QUICK
+from orderless.ops.gpu import backward_bfloat16, backward_float32
+from orderless.ops.gpu.shared_memory import BF16_TABLES
+from orderless.ops.gpu.tile import SIZES, axis_of, program_of, whole_part_layout
 
 
 @gluon.jit(do_not_specialize=SIZES)
-def fast_backward(
-    x, write, read, tables, quick, over_chunks, start, states, skip, present, d_y, d_end,
+def scan_backward(
+    x, write, read, tables, tables_bf16, over_chunks, start, states, skip, mask, d_y, d_end,
     d_x, d_write, d_read, d_start, d_skip, partial, borders,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     y_variable, y_time, x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
-    present_batch, present_variable, present_time,
+    mask_batch, mask_variable, mask_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_END: gl.constexpr, HAS_SKIP: gl.constexpr,
-    HAS_PRESENT: gl.constexpr,
+    HAS_MASK: gl.constexpr,
 ):  # fmt: skip
     """`scan_backward`, where WIDTH divides the size of a head.
 
@@ -39,7 +37,7 @@ def fast_backward(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
     if low == gl.bfloat16:
-        quick += (b * heads + head) * chunks * QUICK
+        tables_bf16 += (b * heads + head) * chunks * BF16_TABLES
         over_chunks += (b * heads + head) * chunks * 64
     else:
         tables += (b * heads + head) * chunks * (21 * 256)
@@ -47,8 +45,8 @@ def fast_backward(
     x += b * x_batch + first_variable * x_variable + first_channel
     write += b * write_batch + first_variable * write_variable
     read += b * read_batch + first_variable * read_variable
-    if HAS_PRESENT:
-        present += b * present_batch + first_variable * present_variable
+    if HAS_MASK:
+        mask += b * mask_batch + first_variable * mask_variable
     per_head = head_size // WIDTH
     of_head = slice_ - head * per_head
     part = (first_variable // BLOCK) * per_head + of_head
@@ -84,26 +82,26 @@ def fast_backward(
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     outputs = (d_x, d_write, d_read, partial, borders)
     strides = (
-        (x_variable, x_time, present_variable, present_time),
-        (write_variable, write_time, present_variable, present_time),
+        (x_variable, x_time, mask_variable, mask_time),
+        (write_variable, write_time, mask_variable, mask_time),
     )
     strides_of_y = (
-        (y_variable, y_time, present_variable, present_time),
-        (read_variable, read_time, present_variable, present_time),
+        (y_variable, y_time, mask_variable, mask_time),
+        (read_variable, read_time, mask_variable, mask_time),
     )
     if low == gl.bfloat16:
         g, u, other_g, other_u, d_direct = backward_bfloat16.go_back(
-            (x, d_y, write, read, quick, over_chunks, present), outputs, start, d_end, states, skip,
-            strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
+            (x, d_y, write, read, tables_bf16, over_chunks, mask), outputs, start, d_end, states,
+            skip, strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
             time, channels, y_variable, y_time, left_variables,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, BLOCK, WIDTH, STATES,
+            HAS_START, HAS_END, HAS_SKIP, HAS_MASK, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     else:
         g, u, other_g, other_u, d_direct = backward_float32.go_back(
-            (x, d_y, write, read, tables, present), outputs, start, d_end, states, skip,
+            (x, d_y, write, read, tables, mask), outputs, start, d_end, states, skip,
             strides, strides_of_y, row_borders, first_chunk, last_chunk, chunks, segments,
             time, channels, y_variable, y_time, left_variables,
-            HAS_START, HAS_END, HAS_SKIP, HAS_PRESENT, BLOCK, WIDTH, STATES,
+            HAS_START, HAS_END, HAS_SKIP, HAS_MASK, BLOCK, WIDTH, STATES,
         )  # fmt: skip
     if d_start is not None:  # noqa: SIM102
         if segment == 0:  # known at run time only

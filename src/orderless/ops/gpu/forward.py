@@ -6,34 +6,38 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
-from orderless.ops.triton.fast.arithmetic import (
-    axis_of,
-    bit,
-    choose,
-    decay,
-    far,
-    multiply,
-    operand,
-    to_float32,
-    turned,
-)
-from orderless.ops.triton.fast.layouts import bits, whole_pair_layout, whole_rows_layout
-from orderless.ops.triton.fast.program import SIZES, program_of, to_fetch
-from orderless.ops.triton.fast.rooms import (
+from orderless.ops.gpu.shared_memory import (
+    BF16_TABLES,
     FROM_START,
     HOLD,
-    QUICK,
     TO_END,
     TO_END_UNHELD,
+    allocate_skip,
+    allocate_tables,
     copy,
     copy_of,
     fetch_over,
     fetch_pair,
     fetch_tables,
-    of_skip,
-    room_for_skip,
-    rooms_for_tables,
+    load_skip,
     whole_table,
+)
+from orderless.ops.gpu.tile import (
+    SIZES,
+    axis_of,
+    bit,
+    bits,
+    choose,
+    decay,
+    multiply,
+    offset_i64,
+    operand,
+    program_of,
+    to_fetch,
+    to_float32,
+    transposed,
+    whole_pair_layout,
+    whole_rows_layout,
 )
 
 
@@ -76,14 +80,14 @@ def _for_all(value, BLOCK: gl.constexpr, ROWS: gl.constexpr, COLUMNS: gl.constex
 
 
 @gluon.jit
-def _fetch_factors(room_four, room_two, factors, tiles: gl.constexpr):
+def _fetch_factors(buffer_four, buffer_two, factors, tiles: gl.constexpr):
     """Start to copy what the write of the field becomes in a chunk."""
-    copy(room_four, factors + axis_of(0, 4, tiles) * 512)
-    copy(room_two, factors + (axis_of(0, 2, tiles) + 4) * 512)
+    copy(buffer_four, factors + axis_of(0, 4, tiles) * 512)
+    copy(buffer_two, factors + (axis_of(0, 2, tiles) + 4) * 512)
 
 
 @gluon.jit
-def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.constexpr,
+def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.constexpr,
                 BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
     """What a chunk puts out, and the two parts of the state after it."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
@@ -91,19 +95,19 @@ def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.const
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     pair: gl.constexpr = whole_pair_layout(BLOCK)
     part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
-    low: gl.constexpr = room_x.dtype
+    low: gl.constexpr = buffer_x.dtype
     lower = axis_of(1, 16, mma) >= axis_of(2, 16, mma)
-    room_wh, room_wv, room_ch, room_cv = weights
-    w_h, w_v = room_wh.load(pair), room_wv.load(pair)
-    c_h, c_v = room_ch.load(pair), room_cv.load(pair)
+    buffer_wh, buffer_wv, buffer_ch, buffer_cv = weights
+    w_h, w_v = buffer_wh.load(pair), buffer_wv.load(pair)
+    c_h, c_v = buffer_ch.load(pair), buffer_cv.load(pair)
     b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
     if HAS_FIELD:
-        room_field, four, two = of_field
+        buffer_field, four, two = of_field
 
     # M: the response at the later of two times to the earlier one, bit by bit.
     reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
-    writes_now = operand(turned(_stack_all(b_h, b_v, BLOCK), right))
+    writes_now = operand(transposed(_stack_all(b_h, b_v, BLOCK), right))
     matrix = multiply(reads_now, writes_now, none)
     if low == gl.bfloat16:  # these tables hold what is written as they lead it
         b_v, b_h = w_v, w_h
@@ -116,7 +120,7 @@ def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.const
         first, second = decay(choose(reads, c_h, b_v), choose(reads, c_v, b_h),
                               whole_table(here, kind, low, BLOCK))  # fmt: skip
         stacked = operand(gl.convert_layout(_stack_all(first, second, BLOCK), left))
-        swapped = operand(turned(_stack_all(second, first, BLOCK), right))
+        swapped = operand(transposed(_stack_all(second, first, BLOCK), right))
         matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
         if HAS_FIELD:
             factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
@@ -124,19 +128,19 @@ def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.const
             response = multiply(stacked, factor, none)
             field_matrix = gl.where(bit(kind, mma), response, field_matrix)
     matrix = operand(gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left))
-    signal = operand(room_x.load(right))
+    signal = operand(buffer_x.load(right))
     out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
     if HAS_FIELD:
         field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
         field_matrix = operand(gl.convert_layout(field_matrix, left))
-        psi = _for_all(room_field.load(right), BLOCK, 16, WIDTH, right)
+        psi = _for_all(buffer_field.load(right), BLOCK, 16, WIDTH, right)
         out = multiply(field_matrix, operand(psi), out)
 
     # The state before the chunk is read by all times, and moves on.
     from_h, from_v = decay(c_h, c_v, whole_table(here, FROM_START, low, BLOCK))
     from_start = operand(gl.convert_layout(_stack_all(from_h, from_v, BLOCK), left))
     state = _columns_of(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-    out = multiply(from_start, operand(turned(state, right)), out)
+    out = multiply(from_start, operand(transposed(state, right)), out)
     lead: gl.constexpr = TO_END_UNHELD if low == gl.bfloat16 else TO_END
     to_v, to_h = decay(b_v, b_h, whole_table(here, lead, low, BLOCK))
     to_end = operand(gl.convert_layout(_stack_all(to_h, to_v, BLOCK), right))
@@ -146,11 +150,11 @@ def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.const
     e_v = over.slice(2, 1, dim=0).load(by_state)[:, None, :]
     state = _columns_of(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
     # Loaded once more: the registers of a right operand would have to be put in order.
-    signal = operand(room_x.permute((0, 2, 1)).load(left))
+    signal = operand(buffer_x.permute((0, 2, 1)).load(left))
     state = multiply(signal, to_end, state)
     if HAS_FIELD:
         factor = operand(_for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right))
-        psi = room_field.permute((0, 2, 1)).load(left)
+        psi = buffer_field.permute((0, 2, 1)).load(left)
         psi = operand(_for_all(psi, BLOCK, WIDTH, 16, left))
         state = multiply(psi, factor, state)
     h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
@@ -158,18 +162,18 @@ def _over_chunk(h, s, room_x, weights, here, over, of_field, HAS_FIELD: gl.const
 
 
 @gluon.jit(do_not_specialize=SIZES)
-def fast_forward(
-    x, write, read, tables, quick, over_chunks, start, base, shared, field, factors, skip, gate,
-    present, y, end,
+def scan_forward(
+    x, write, read, tables, tables_bf16, over_chunks, start, base, shared, field, factors, skip,
+    gate, mask, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     y_variable, y_time, x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     read_batch, read_variable, read_time,
-    present_batch, present_variable, present_time,
+    mask_batch, mask_variable, mask_time,
     gate_batch, gate_variable, gate_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
     HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
-    HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_PRESENT: gl.constexpr,
+    HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_MASK: gl.constexpr,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
 
@@ -192,12 +196,12 @@ def fast_forward(
                                           [2, 1, 0])  # fmt: skip
     tiles: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
                                            [BLOCK, 1, 1], [2, 1, 0])  # fmt: skip
-    wide_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
-    thin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
-    twin_room: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
-    plain_room: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
+    wide_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 1, min(8, lanes), [2, 1, 0])
+    thin_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 4 if wide == 8 else 2, few, [2, 1, 0])
+    twin_shared: gl.constexpr = gl.SwizzledSharedLayout(wide, 2, 2 * few, [2, 1, 0])
+    plain_shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
-    # Rooms for the inputs of a chunk, and for what all variables have in common: as many as two
+    # Buffers for the inputs of a chunk, and for what all variables have in common: as many as two
     # programs on a multiprocessor can have; with a base in float32 it is one, however few they are.
     DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
     COMMON: gl.constexpr = 1 if HAS_FIELD and wide == 4 else DEPTH
@@ -207,7 +211,7 @@ def fast_forward(
     first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     if low == gl.bfloat16:
-        quick += first_table * QUICK
+        tables_bf16 += first_table * BF16_TABLES
     else:
         tables += first_table * (21 * 256)
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
@@ -229,7 +233,7 @@ def fast_forward(
     y = y + from_y + row_y
     if HAS_BASE:
         base = base + from_y + (v_rows * y_variable + t_rows * y_time)
-        rooms_base = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
+        buffers_base = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_shared)
     if HAS_FIELD:
         t_common = axis_of(1, 16, common)
         field += b * time * channels + first_channel
@@ -237,14 +241,14 @@ def fast_forward(
         factors += first_table * (6 * 512)
         tile = axis_of(1, 16, tiles) * 32 + axis_of(2, 32, tiles)
         factors = factors + tile
-        rooms_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_room)
-        rooms_four = gl.allocate_shared_memory(low, [COMMON, 4, 16, 32], twin_room)
-        rooms_two = gl.allocate_shared_memory(low, [COMMON, 2, 16, 32], twin_room)
+        buffers_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_shared)
+        buffers_four = gl.allocate_shared_memory(low, [COMMON, 4, 16, 32], twin_shared)
+        buffers_two = gl.allocate_shared_memory(low, [COMMON, 2, 16, 32], twin_shared)
     if HAS_GATE:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
         gate = gate + (v_out * gate_variable + t_out * gate_time)
-    if HAS_PRESENT:
-        present += b * present_batch + first_variable * present_variable
+    if HAS_MASK:
+        mask += b * mask_batch + first_variable * mask_variable
     size = 2 * STATES * channels  # of the state of a variable
     row_state, p_part = axis_of(2, 16, part) * channels, axis_of(1, WIDTH, part)
     of_state = v_part < left_variables
@@ -258,15 +262,15 @@ def fast_forward(
     else:
         h = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
         s = gl.zeros([BLOCK, WIDTH, 16], gl.float32, part)
-    rooms_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_room)
-    rooms_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_ch = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_room)
-    rooms_tables = rooms_for_tables(low, COMMON)
-    rooms_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_room)
+    buffers_x = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_shared)
+    buffers_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
+    buffers_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
+    buffers_ch = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
+    buffers_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
+    buffers_tables = allocate_tables(low, COMMON)
+    buffers_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_shared)
     if HAS_SKIP:
-        room_skip = room_for_skip(skip + first_channel, BLOCK, WIDTH)
+        buffer_skip = allocate_skip(skip + first_channel, BLOCK, WIDTH)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
     # Ahead of the work: the first visits only fetch.
@@ -274,75 +278,81 @@ def fast_forward(
         ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        now = present
-        if HAS_PRESENT:
-            now = present + far(t_ahead, present_time)
+        now = mask
+        if HAS_MASK:
+            now = mask + offset_i64(t_ahead, mask_time)
         keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
+                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
         keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             present_variable, present_time, HAS_PRESENT)  # fmt: skip
-        room = (visit + (DEPTH - 1)) % DEPTH
+                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
+        slot = (visit + (DEPTH - 1)) % DEPTH
         if COMMON == 1:
-            if visit >= 0:  # the chunk before is done with the rooms
+            if visit >= 0:  # the chunk before is done with the buffers
                 due = first_chunk + visit
-                fetch_tables(copy_of(rooms_tables, 0), tables, quick, TO_END_UNHELD, due, low,
-                             BLOCK)  # fmt: skip
-                _fetch_factors(rooms_four.index(0), rooms_two.index(0), factors + due * (6 * 512),
-                               tiles)  # fmt: skip
+                fetch_tables(copy_of(buffers_tables, 0), tables, tables_bf16, TO_END_UNHELD, due,
+                             low, BLOCK)  # fmt: skip
+                _fetch_factors(buffers_four.index(0), buffers_two.index(0),
+                               factors + due * (6 * 512), tiles)  # fmt: skip
             async_copy.commit_group()
         if ahead < last_chunk:
-            copy(rooms_x.index(room), x + far(t_ahead, x_time) + p_rows, mask=keep_rows)
-            fetch_pair(rooms_wh.index(room), rooms_wv.index(room),
-                       write + far(t_ahead, write_time), keep_thin, thin, STATES)  # fmt: skip
-            fetch_pair(rooms_ch.index(room), rooms_cv.index(room),
-                       read + far(t_ahead, read_time), keep_thin, thin, STATES)  # fmt: skip
+            copy(buffers_x.index(slot), x + offset_i64(t_ahead, x_time) + p_rows, mask=keep_rows)
+            fetch_pair(buffers_wh.index(slot), buffers_wv.index(slot),
+                       write + offset_i64(t_ahead, write_time), keep_thin, thin,
+                       STATES)  # fmt: skip
+            fetch_pair(buffers_ch.index(slot), buffers_cv.index(slot),
+                       read + offset_i64(t_ahead, read_time), keep_thin, thin,
+                       STATES)  # fmt: skip
             if COMMON > 1:
-                fetch_tables(copy_of(rooms_tables, room), tables, quick, TO_END_UNHELD, ahead, low,
-                             BLOCK)  # fmt: skip
-            fetch_over(rooms_over.index(room), over_chunks, ahead, BLOCK)
+                fetch_tables(copy_of(buffers_tables, slot), tables, tables_bf16, TO_END_UNHELD,
+                             ahead, low, BLOCK)  # fmt: skip
+            fetch_over(buffers_over.index(slot), over_chunks, ahead, BLOCK)
             if HAS_BASE:
-                copy(rooms_base.index(room), base + far(t_ahead, y_time) + p_rows, mask=keep_rows)
+                copy(
+                    buffers_base.index(slot),
+                    base + offset_i64(t_ahead, y_time) + p_rows,
+                    mask=keep_rows,
+                )
             if HAS_FIELD:
-                at = field + far(t_ahead, y_time) + axis_of(2, WIDTH, common)
-                copy(rooms_field.index(room), at, mask=t_common < ahead_times)
+                at = field + offset_i64(t_ahead, y_time) + axis_of(2, WIDTH, common)
+                copy(buffers_field.index(slot), at, mask=t_common < ahead_times)
                 if COMMON > 1:
-                    _fetch_factors(rooms_four.index(room), rooms_two.index(room),
+                    _fetch_factors(buffers_four.index(slot), buffers_two.index(slot),
                                    factors + ahead * (6 * 512), tiles)  # fmt: skip
         async_copy.commit_group()
         if visit >= 0:
             async_copy.wait_group(DEPTH - 1)
             chunk = first_chunk + visit
-            room = visit % DEPTH
-            room_x = rooms_x.index(room)
-            common_room = room if COMMON > 1 else 0
-            here = copy_of(rooms_tables, common_room)
+            slot = visit % DEPTH
+            buffer_x = buffers_x.index(slot)
+            common_slot = slot if COMMON > 1 else 0
+            here = copy_of(buffers_tables, common_slot)
             left_times = time - chunk * 16
             t = chunk * 16
-            weights = (rooms_wh.index(room), rooms_wv.index(room), rooms_ch.index(room),
-                       rooms_cv.index(room))  # fmt: skip
+            weights = (buffers_wh.index(slot), buffers_wv.index(slot), buffers_ch.index(slot),
+                       buffers_cv.index(slot))  # fmt: skip
             of_field = None
             if HAS_FIELD:
-                of_field = (rooms_field.index(room), rooms_four.index(common_room),
-                            rooms_two.index(common_room))  # fmt: skip
-            out, h, s = _over_chunk(h, s, room_x, weights, here, rooms_over.index(room), of_field,
-                                    HAS_FIELD, BLOCK, WIDTH)  # fmt: skip
+                of_field = (buffers_field.index(slot), buffers_four.index(common_slot),
+                            buffers_two.index(common_slot))  # fmt: skip
+            out, h, s = _over_chunk(h, s, buffer_x, weights, here, buffers_over.index(slot),
+                                    of_field, HAS_FIELD, BLOCK, WIDTH)  # fmt: skip
             if HAS_SKIP:
-                out += of_skip(room_skip, mma) * to_float32(room_x.load(mma), mma)
+                out += load_skip(buffer_skip, mma) * to_float32(buffer_x.load(mma), mma)
             if HAS_BASE:
-                out += to_float32(rooms_base.index(room).load(mma), mma)
+                out += to_float32(buffers_base.index(slot).load(mma), mma)
             result = gl.convert_layout(out.to(low), out_rows)
             stored = (t_out < left_times) & (v_out < left_variables)
             keep = stored
-            if HAS_PRESENT:
-                at = present + far(t, present_time)
-                at = at + (v_out * present_variable + t_out * present_time)
+            if HAS_MASK:
+                at = mask + offset_i64(t, mask_time)
+                at = at + (v_out * mask_variable + t_out * mask_time)
                 keep = keep & (gl.load(at, mask=keep, other=0) != 0)
             if HAS_GATE:
-                opening = gl.load(gate + far(t, gate_time) + p_out, mask=keep, other=0.0)
+                opening = gl.load(gate + offset_i64(t, gate_time) + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
                 opening = opening / (1.0 + gl.exp(-opening))
                 result = (result.to(gl.float32) * opening).to(low)
-            gl.store(y + far(t, y_time) + p_out, result, mask=stored)
+            gl.store(y + offset_i64(t, y_time) + p_out, result, mask=stored)
     if segment == segments - 1:
         corner = end + (b * variables + first_variable) * size + first_channel
         corner = corner + (v_part * size + row_state)

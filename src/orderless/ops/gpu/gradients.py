@@ -6,35 +6,36 @@ Operands are as `multiply` takes them; a warp owns a variable.
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from orderless.ops.triton.fast.arithmetic import (
-    again,
+from orderless.ops.gpu.shared_memory import HOLD, half_of_table
+from orderless.ops.gpu.tile import (
     axis_of,
     bit,
+    bits,
     choose,
     converted,
     decay,
     decay_back,
-    far,
-    flip,
-    loaded,
-    loaded_turned,
+    eight_from_scratch,
+    eight_layout,
+    load_halves,
+    load_operand,
+    load_transposed,
     masked,
     multiply,
+    offset_i64,
+    opaque_copy,
     operand,
-    parts_turned,
-    to_float32,
-)
-from orderless.ops.triton.fast.halves import (
-    eight_from_scratch,
-    load_halves,
+    parts_eight,
     stack_eight,
     stacked,
-    stacked_turned,
+    stacked_transposed,
+    to_float32,
+    to_scratch,
+    transpose_blocks,
+    transposed_parts,
     whole_eight,
     whole_part_layout,
 )
-from orderless.ops.triton.fast.layouts import bits, eight_layout
-from orderless.ops.triton.fast.rooms import HOLD, half_of_table
 
 # Its name since Triton 3.7 is the second.
 barrier = gl.thread_barrier if hasattr(gl, "thread_barrier") else gl.barrier
@@ -61,7 +62,7 @@ def load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.
     """Half of the state of each variable, as the threads kept it, in words of four bytes."""
     word: gl.constexpr = 32 // low.primitive_bitwidth
     flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
-    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
+    v = opaque_copy(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
     i = gl.arange(0, 16 * WIDTH // word, gl.SliceLayout(0, flat))[None, :]
     return gl.load(states + (v * (2 * STATES * WIDTH // word) + i))
 
@@ -76,8 +77,8 @@ def size_of_half(low, width):
 def prefetch(states, now, size: gl.constexpr, BLOCK: gl.constexpr):
     """Start to bring a state of each variable into the L2 cache."""
     lines: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [BLOCK, 1], [1, 0])
-    v = again(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], now) * size
-    at = again(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :], now) * (size // 32)
+    v = opaque_copy(gl.arange(0, BLOCK, gl.SliceLayout(1, lines))[:, None], now) * size
+    at = opaque_copy(gl.arange(0, 32, gl.SliceLayout(0, lines))[None, :], now) * (size // 32)
     gl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [(states + (v + at)).to(gl.int64)],
         dtype=gl.int32, is_pure=False, pack=1,
@@ -85,8 +86,8 @@ def prefetch(states, now, size: gl.constexpr, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def rooms_for_sums(BLOCK: gl.constexpr):
-    """Rooms of their own, not parts of one: between parts the compiler would put barriers."""
+def allocate_sums(BLOCK: gl.constexpr):
+    """Buffers of their own, not parts of one: between parts the compiler would put barriers."""
     four: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 4, [2, 1, 0])
     two: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
     return (
@@ -96,34 +97,34 @@ def rooms_for_sums(BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def leave_sums(rooms, one, two, three, four, five, six, BLOCK: gl.constexpr):
+def leave_sums(buffers, one, two, three, four, five, six, BLOCK: gl.constexpr):
     """Leave six tiles of [variable, time, eight states], side by side."""
     four_of_them = gl.join(gl.join(one, three), gl.join(two, four))  # ... state, first, second bit
     four_of_them = gl.reshape(gl.permute(four_of_them, (0, 1, 3, 4, 2)), [BLOCK, 16, 32])
-    room_four, room_two = rooms
-    room_four.store(four_of_them)
-    room_two.store(gl.reshape(gl.permute(gl.join(five, six), (0, 1, 3, 2)), [BLOCK, 16, 16]))
+    buffer_four, buffer_two = buffers
+    buffer_four.store(four_of_them)
+    buffer_two.store(gl.reshape(gl.permute(gl.join(five, six), (0, 1, 3, 2)), [BLOCK, 16, 16]))
 
 
 @gluon.jit
-def _sum_of_room(room, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr):
+def _sum_of_buffer(buffer, out, now, WIDE: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr):
     spread: gl.constexpr = gl.BlockedLayout(
         [BLOCK, 1, WIDE // 8], [1, 4, 8], [1, BLOCK, 1], [2, 1, 0]
     )
-    total = gl.sum(room.load(spread), 0)
+    total = gl.sum(buffer.load(spread), 0)
     flat: gl.constexpr = gl.SliceLayout(0, spread)
-    i = again(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
+    i = opaque_copy(gl.arange(0, 16, gl.SliceLayout(1, flat))[:, None], now)
     j = gl.arange(0, WIDE, gl.SliceLayout(0, flat))[None, :]
     at = (j // 8) * (16 * STATES) + i * STATES + j % 8
     gl.store(out + at, total.to(out.dtype.element_ty))
 
 
 @gluon.jit
-def store_sums(rooms, out, now, BLOCK: gl.constexpr, STATES: gl.constexpr):
+def store_sums(buffers, out, now, BLOCK: gl.constexpr, STATES: gl.constexpr):
     """Sum what the variables of the block left, and store it."""
-    room_four, room_two = rooms
-    _sum_of_room(room_four, out, now, 32, BLOCK, STATES)
-    _sum_of_room(room_two, out + 4 * 16 * STATES, now, 16, BLOCK, STATES)
+    buffer_four, buffer_two = buffers
+    _sum_of_buffer(buffer_four, out, now, 32, BLOCK, STATES)
+    _sum_of_buffer(buffer_two, out + 4 * 16 * STATES, now, 16, BLOCK, STATES)
 
 
 @gluon.jit
@@ -141,9 +142,9 @@ def store_border(g, h, borders, now, BLOCK: gl.constexpr, STATES: gl.constexpr,
     hh, _ = gl.split(from_h)
     vh, vv = gl.split(from_v)
     out, row, variables = borders
-    v, i = again(axis_of(0, BLOCK, quarter), now), again(axis_of(1, 8, quarter), now)
+    v, i = opaque_copy(axis_of(0, BLOCK, quarter), now), opaque_copy(axis_of(1, 8, quarter), now)
     j = axis_of(2, 8, quarter)
-    j = again(j // 2, now) * 2 + j % 2
+    j = opaque_copy(j // 2, now) * 2 + j % 2
     out = out + (v * row + gl.where(i == j, i, 0))
     keep = (v < variables) & (i == j)  # diagonals
     gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
@@ -176,13 +177,16 @@ def _of_quarters(one, two, three, four, BLOCK: gl.constexpr, layout: gl.constexp
 def _symmetric(forth, now, BLOCK: gl.constexpr):
     quarter: gl.constexpr = _block_layout(BLOCK)
     i, j = axis_of(1, 8, quarter), axis_of(2, 8, quarter)
-    i = again(i, now)  # a mask that is kept is a mask that is spilled
+    i = opaque_copy(i, now)  # a mask that is kept is a mask that is spilled
     one, _, three, four = _quarters(forth, BLOCK)
     zero = gl.zeros([BLOCK, 8, 8], gl.bfloat16, quarter)
     same = (masked(i == j, one, zero), masked(i == j, four, zero))
-    one, four = masked(i >= j, one, flip(one)), masked(i >= j, four, flip(four))
+    one, four = (
+        masked(i >= j, one, transpose_blocks(one)),
+        masked(i >= j, four, transpose_blocks(four)),
+    )
     return (
-        (flip(three), three),
+        (transpose_blocks(three), three),
         (masked((i ^ j) >> 2 == 1, one, zero), masked((i ^ j) >> 2 == 1, four, zero)),
         (masked((i ^ j) >> 1 == 1, one, zero), masked((i ^ j) >> 1 == 1, four, zero)),
         (masked(i ^ j == 1, one, zero), masked(i ^ j == 1, four, zero)),
@@ -191,13 +195,13 @@ def _symmetric(forth, now, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def matrix_gradient(rooms_x, rooms_y, now, low: gl.constexpr, BLOCK: gl.constexpr,
+def matrix_gradient(buffers_x, buffers_y, now, low: gl.constexpr, BLOCK: gl.constexpr,
                     mma: gl.constexpr):  # fmt: skip
     """The gradient of M, made symmetric: of each part of it what the four bits and `same` have."""
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-    forth = multiply(loaded(rooms_y, left), loaded_turned(rooms_x, right), none)
+    forth = multiply(load_operand(buffers_y, left), load_transposed(buffers_x, right), none)
     forth = operand(forth.to(low))
     if len(forth) == 1:
         return (_symmetric(forth[0], now, BLOCK),)
@@ -231,7 +235,7 @@ def _add_same(total_h, total_v, d_matrix, other_h, other_v, BLOCK: gl.constexpr,
     """total + (the diagonal of the gradient of M) other."""
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    other = parts_turned(stacked_turned(other_h, other_v, BLOCK, mma), right)
+    other = transposed_parts(stacked_transposed(other_h, other_v, BLOCK, mma), right)
     total = gl.convert_layout(stack_eight(total_h, total_v, BLOCK), mma)
     return unstack_eight(multiply(_of_bit(d_matrix, 4, BLOCK, left), other, total), BLOCK)
 
@@ -283,11 +287,11 @@ def store_rows(out, value, chunk, t, channels, around, layout: gl.constexpr):
     BLOCK: gl.constexpr = value.shape[0]
     WIDTH: gl.constexpr = value.shape[2]
     _, y_variable, y_time, left_times, left_variables = around
-    v, row = again(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
-    row = again(row % 8, chunk) + row // 8 * 8
+    v, row = opaque_copy(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
+    row = opaque_copy(row % 8, chunk) + row // 8 * 8
     stored = (row < left_times) & (v < left_variables)
     at = v * y_variable + row * y_time
-    gl.store(out + far(t, y_time) + at + axis_of(2, WIDTH, layout),
+    gl.store(out + offset_i64(t, y_time) + at + axis_of(2, WIDTH, layout),
              gl.convert_layout(value.to(out.dtype.element_ty), layout), mask=stored)  # fmt: skip
 
 
@@ -309,7 +313,7 @@ def within_chunk(HALF: gl.constexpr, here, reads_writes, gradients, d_matrix, lo
     db_h, db_v = _add_same(db_h, db_v, d_matrix, now_ch, now_cv, BLOCK, mma)
     own = multiply(
         stacked(now_ch, now_cv, BLOCK, left),
-        parts_turned(stacked(now_bh, now_bv, BLOCK, mma), right),
+        transposed_parts(stacked(now_bh, now_bv, BLOCK, mma), right),
         none,
     )
     for kind in gl.static_range(4):
@@ -319,11 +323,11 @@ def within_chunk(HALF: gl.constexpr, here, reads_writes, gradients, d_matrix, lo
         first, second = operand(first), operand(second)
         response = multiply(
             stacked(first, second, BLOCK, left),
-            parts_turned(stacked(second, first, BLOCK, mma), right),
+            transposed_parts(stacked(second, first, BLOCK, mma), right),
             none,
         )
         own = gl.where(bit(kind, mma), response, own)
-        over_times = parts_turned(stacked_turned(second, first, BLOCK, mma), right)
+        over_times = transposed_parts(stacked_transposed(second, first, BLOCK, mma), right)
         d_pair = multiply(_of_bit(d_matrix, kind, BLOCK, left), over_times, none)
         d_first, d_second = unstack_eight(d_pair, BLOCK)
         dc_h, db_v = _add_to_one(reads, dc_h, db_v, d_first, wide_table[0])
@@ -346,8 +350,8 @@ def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, t
     low: gl.constexpr = to_write.dtype.element_ty
     dw_v, dw_h = decay_back(db_v, db_h, hold)
     time, _, _, left_times, left_variables = around
-    v_eight, t_eight = again(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
-    t_eight = again(t_eight % 8, chunk) + t_eight // 8 * 8
+    v_eight, t_eight = opaque_copy(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
+    t_eight = opaque_copy(t_eight % 8, chunk) + t_eight // 8 * 8
     stored = (t_eight < left_times) & (v_eight < left_variables)
     row: gl.constexpr = 2 * STATES
     at = v_eight * (time * row) + t_eight * row + (axis_of(2, 8, eight) + HALF * 8)
@@ -364,3 +368,40 @@ def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, t
                BLOCK)  # fmt: skip
     gl.store(to_read, dc_h.to(low), mask=stored)
     gl.store(to_read + STATES, dc_v.to(low), mask=stored)
+
+
+@gluon.jit
+def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
+              STATES: gl.constexpr, low: gl.constexpr):  # fmt: skip
+    """Leave eight states as the threads hold them."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
+    both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
+    v = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
+    at = v * (2 * STATES * WIDTH) + HALF * 16 * WIDTH
+    at = at + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
+    # They are read again, what else goes through the cache meanwhile is not.
+    gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat), eviction_policy="evict_last")
+
+
+@gluon.jit
+def move_on(h, s, to_h, to_v, signal, over, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+    """Take eight states over a chunk, at whose end (to_h, to_v) write a signal to them."""
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+    left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
+    e_h, e_vh, e_v = over
+    state = whole_eight(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+    to_end = stacked_transposed(operand(to_h), operand(to_v), BLOCK, left)
+    state = multiply(to_end, signal, state)
+    return parts_eight(state, BLOCK, WIDTH, whole_part_layout(BLOCK, WIDTH))
+
+
+@gluon.jit
+def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
+                 BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
+    """The state before all chunks, h and v parts of each half of the states."""
+    if HAS_START:
+        return load_halves(start, channels, segments, variables, BLOCK, WIDTH, STATES)
+    else:  # noqa: RET505
+        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
+        return none, none, none, none

@@ -1,4 +1,4 @@
-"""Runs the package `fast` in Triton's interpreter, which knows nothing of layouts or shared memory.
+"""Runs the Gluon kernels in Triton's interpreter, which knows nothing of layouts or shared memory.
 
 The source is taken as it is, with the language replaced: a layout is nothing, converting one
 changes nothing, shared memory is an array that starts as NaN, and an asynchronous copy is done at
@@ -14,7 +14,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-from orderless.ops.triton import fast
+from orderless.ops import gpu
 
 
 def _tensor(values, dtype):
@@ -22,7 +22,7 @@ def _tensor(values, dtype):
     return tl.core.tensor(TensorHandle(np.ascontiguousarray(values), dtype), block)
 
 
-class _Room:
+class _Shared:
     def __init__(self, values, dtype):
         self.values, self.dtype = values, dtype
 
@@ -31,18 +31,18 @@ class _Room:
         return self.values.shape
 
     def index(self, i):
-        return _Room(self.values[int(i)], self.dtype)
+        return _Shared(self.values[int(i)], self.dtype)
 
     def slice(self, start, length, dim=0):
         assert dim == 0
-        return _Room(self.values[int(start) : int(start) + int(length)], self.dtype)
+        return _Shared(self.values[int(start) : int(start) + int(length)], self.dtype)
 
     def permute(self, order):
-        return _Room(self.values.transpose(order), self.dtype)
+        return _Shared(self.values.transpose(order), self.dtype)
 
     def _reinterpret(self, dtype, shape, layout):
         assert (self.dtype, dtype) == (tl.float32, tl.bfloat16)
-        return _Room(self.values.view(np.uint16).reshape([int(size) for size in shape]), dtype)
+        return _Shared(self.values.view(np.uint16).reshape([int(size) for size in shape]), dtype)
 
     def load(self, layout):
         return _tensor(self.values.copy(), self.dtype)
@@ -76,8 +76,8 @@ class _Language:
     def allocate_shared_memory(self, dtype, shape, layout):
         shape = [int(size) for size in shape]
         if dtype == tl.bfloat16:  # the interpreter holds its bits
-            return _Room(np.full(shape, 0x7FC0, np.uint16), dtype)
-        return _Room(np.full(shape, np.nan, np.float32), dtype)
+            return _Shared(np.full(shape, 0x7FC0, np.uint16), dtype)
+        return _Shared(np.full(shape, np.nan, np.float32), dtype)
 
 
 def _numbers(value):
@@ -157,7 +157,7 @@ def _copy(room, source, mask=None):
         room.store(tl.load(source, mask=mask, other=0.0))
 
 
-def round_like_a_gpu(monkeypatch) -> None:
+def round_like_a_gpu() -> None:
     """From here on float32 becomes bfloat16 by rounding; the interpreter cuts."""
     cut = InterpreterBuilder.create_fp_trunc
 
@@ -166,11 +166,11 @@ def round_like_a_gpu(monkeypatch) -> None:
             return _rounded(source.data).handle
         return cut(self, source, kind)
 
-    monkeypatch.setattr(InterpreterBuilder, "create_fp_trunc", rounded)
+    InterpreterBuilder.create_fp_trunc = rounded
 
 
-def emulated(folder: Path) -> types.ModuleType:
-    """The package `fast`, for the interpreter."""
+def emulate(folder: Path) -> None:
+    """From here on the Gluon kernels of this process are those of the interpreter."""
     stand_in = types.ModuleType("gluon_stand_in")
     stand_in.gl = _Language()
     stand_in.mma_v2 = _product
@@ -180,10 +180,12 @@ def emulated(folder: Path) -> types.ModuleType:
         wait_group=lambda outstanding: None,
     )
     sys.modules["gluon_stand_in"] = stand_in
-    package = folder / "emulated_fast"
+    package = folder / "emulated_gpu"
     package.mkdir()
-    for path in Path(fast.__file__).parent.glob("*.py"):
-        source = path.read_text()
+    sources = {path.stem: path.read_text() for path in Path(gpu.__file__).parent.glob("*.py")}
+    names = [name for name, source in sources.items() if "triton.experimental" in source]
+    for name in names:
+        source = sources[name]
         for old, new in (
             (
                 "from triton.experimental import gluon\n",
@@ -199,15 +201,19 @@ def emulated(folder: Path) -> types.ModuleType:
             ),
             ("gl.constexpr", "tl.constexpr"),  # the interpreter goes by the written name
             ("d_direct.type.layout", "None"),
-            (fast.__name__, package.name),
+            (f"from {gpu.__name__} import", f"from {package.name} import"),
+            *(
+                (f"from {gpu.__name__}.{other} ", f"from {package.name}.{other} ")
+                for other in names
+            ),
         ):
             source = source.replace(old, new)
         assert "triton.experimental" not in source
-        (package / path.name).write_text(source)
-    for name in [name for name in sys.modules if name.split(".")[0] == package.name]:
-        del sys.modules[name]
+        (package / f"{name}.py").write_text(source)
     sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module(package.name)
+        for name in names:
+            emulated = importlib.import_module(f"{package.name}.{name}")
+            sys.modules[f"{gpu.__name__}.{name}"] = emulated
     finally:
         sys.path.remove(str(folder))

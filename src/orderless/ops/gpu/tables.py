@@ -14,9 +14,9 @@ A table row belongs to one time of a chunk. The tables, each (e1, evh, e2), are
 
 where (e1, e2) = (e_h, e_v) for a reading time and (e_v, e_h) for a writing one.
 
-`quick` is what `fast` reads instead in bfloat16, in the order in which its threads hold a tile
-of 16 times and 8 states: of row t % 8 and columns (n % 8) // 2 * 2 + (0, 1) a thread has times t
-and t + 8. Its places are
+`tables_bf16` is what the kernels read instead in bfloat16, in the order in which their threads hold
+a tile of 16 times and 8 states: of row t % 8 and columns (n % 8) // 2 * 2 + (0, 1) a thread has
+times t and t + 8. Its places are
 
     0..3    as above; for the forward pass a writing time is held as well
     4       from the start of the chunk to a time
@@ -29,17 +29,30 @@ these, [place, thread, half of the states, 2, 2], then both of place 6 and both 
 pass copies one of these two.
 """
 
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from orderless.ops.triton.order import time_of
-from orderless.ops.triton.zero_order_hold import (
-    exp,
-    exprel,
-    hold,
-    hold_gradient,
-    transition,
-)
+from orderless.ops.gpu.coefficients import exp, exprel, hold, hold_gradient, transition
+from orderless.ops.gpu.launch import launch
+from orderless.ops.gpu.plan import BF16_TABLES, CHUNK, MOST_STATES, TABLES, Plan, direction
+
+Rates = tuple[Tensor, Tensor, Tensor]  # (h, v, vh), each [H,N]
+
+FEW_PARTS = 8  # sums of parts that a program can take in passing
+MANY_PROGRAMS = 128  # that together can take any sum of parts as fast as memory gives it
+
+
+@triton.jit
+def time_of(visited, time, direction):
+    """The time at a place in the order of visits, of `time` in all. direction: 1, or -1 for back.
+
+    Known when a kernel runs, not when it is compiled: both directions share what was compiled.
+    """
+    return tl.where(direction > 0, visited, time - 1 - visited)
 
 
 @triton.jit
@@ -56,11 +69,11 @@ def _within(kind):
 
 
 @triton.jit
-def _steps(step, b, chunk, head, time, step_batch, step_time, towards):
+def _steps(step, b, chunk, head, time, step_batch, step_time, direction):
     """The steps of a chunk's times; 0 after the last."""
     at = chunk * 16 + tl.arange(0, 16)
     inside = at < time
-    at = time_of(at, time, towards)
+    at = time_of(at, time, direction)
     values = tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
     return values.to(tl.float32)
 
@@ -88,18 +101,18 @@ def _by_thread(value):
 
 
 @triton.jit
-def _fill_quick(quick, e1, evh, e2, held):
+def _fill_bf16_tables(tables_bf16, e1, evh, e2, held):
     """Each in the order in which it lies in memory: scattered stores take five times as long."""
-    kept = quick.dtype.element_ty
+    kept = tables_bf16.dtype.element_ty
     pairs = tl.join(_by_thread(e1.to(kept)), _by_thread(evh.to(kept)))
     pairs = tl.reshape(tl.permute(pairs, (0, 1, 2, 4, 3)), (8, 512))
     place = tl.arange(0, 8)[:, None]
     needed = (place != 6) | (held == 0)
     line = tl.where(place < 6, 2 * place, 3 * place)
-    tl.store(quick + line * 256 + tl.arange(0, 512)[None, :], pairs, mask=needed)
+    tl.store(tables_bf16 + line * 256 + tl.arange(0, 512)[None, :], pairs, mask=needed)
     singles = tl.reshape(tl.permute(_by_thread(e2.to(kept)), (0, 2, 1, 3)), (8, 256))
     line = tl.where(place < 6, 12 + place, 3 * place + 2)
-    tl.store(quick + line * 256 + tl.arange(0, 256)[None, :], singles, mask=needed)
+    tl.store(tables_bf16 + line * 256 + tl.arange(0, 256)[None, :], singles, mask=needed)
 
 
 @triton.jit
@@ -124,13 +137,13 @@ def _fill_factors(factors, w_h, w_v, kind, reads, e1, evh, e2, phi_h, phi_v, phi
 
 
 @triton.jit
-def _span(step, b, first, last, head, time, step_batch, step_time, towards):
+def _span(step, b, first, last, head, time, step_batch, step_time, direction):
     """The sum of the steps of times first to last - 1."""
     steps = tl.zeros([1024], tl.float32)
     for begin in range(first, last, 1024):
         at = begin + tl.arange(0, 1024).to(tl.int64)
         inside = at < last
-        at = time_of(at, time, towards)
+        at = time_of(at, time, direction)
         steps += tl.load(step + b * step_batch + at * step_time + head, mask=inside, other=0.0)
     return tl.sum(steps, 0)
 
@@ -145,34 +158,35 @@ def _fill_over(out, h, v, vh, span, PADDED: tl.constexpr):
     tl.store(out + 2 * PADDED, e_v)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "towards", "held"])
-def fill_tables(
-    step, rate_h, rate_v, rate_vh, field_write, tables, quick, over_chunks, over_segments, factors,
-    time, heads, chunks, per_segment, towards, step_batch, step_time, write_batch, write_time, held,
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "per_segment", "direction", "held"])
+def fill_tables_kernel(
+    step, rate_h, rate_v, rate_vh, field_write, tables, tables_bf16, over_chunks, over_segments,
+    factors, time, heads, chunks, per_segment, direction, step_batch, step_time, write_batch,
+    write_time, held,
     STATES: tl.constexpr, PADDED: tl.constexpr,
-    HAS_QUICK: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
+    IS_BF16: tl.constexpr, HAS_SEGMENTS: tl.constexpr, HAS_FIELD: tl.constexpr,
 ):  # fmt: skip
-    """One program per (batch, head, chunk). held: whether writing times in `quick` are.
+    """One program per (batch, head, chunk). held: whether writing times in `tables_bf16` are.
 
-    Either `quick` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the whole
-    chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments of time.
+    Either `tables_bf16` or `tables`. over_chunks [B, H, chunk, 4, N]: (e_h, e_vh, e_v) over the
+    whole chunk, and a row of no use; over_segments [B, H, segment, 3, N]: over whole segments.
     factors [B, H, chunk, 6, 16, 32]: see `_fill_factors`.
 
-    All places of `quick` are made at once, [place, t, n], for nothing but waiting for one after the
-    other would fill the time.
+    All places of `tables_bf16` are made at once, [place, t, n], for nothing but waiting for one
+    after the other would fill the time.
     """
     pid = tl.program_id(0)
     chunk = (pid % chunks).to(tl.int64)
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(step, b, chunk, head, time, step_batch, step_time, towards)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, direction)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     _fill_over(over_chunks + pid * (4 * PADDED), h, v, vh, tl.sum(steps, 0), PADDED)
     if HAS_SEGMENTS:  # noqa: SIM102
         if chunk % per_segment == 0:  # known at run time only
             last = tl.minimum((chunk + per_segment) * 16, time)
-            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, towards)
+            span = _span(step, b, chunk * 16, last, head, time, step_batch, step_time, direction)
             segment = (b * heads + head) * tl.cdiv(chunks, per_segment) + chunk // per_segment
             _fill_over(over_segments + segment * (3 * PADDED), h, v, vh, span, PADDED)
     phi_h, phi_v, phi_vh = hold(h, v, vh, steps[:, None])
@@ -185,7 +199,7 @@ def fill_tables(
     e1 = tl.where(is_hold, phi_v, tl.where(reads, e_h, e_v))
     evh = tl.where(is_hold, phi_vh, evh)
     e2 = tl.where(is_hold, phi_h, tl.where(reads, e_v, e_h))
-    if not HAS_QUICK:
+    if not IS_BF16:
         size: tl.constexpr = 16 * PADDED
         tile = tl.arange(0, 16)[None, :, None] * PADDED + tl.arange(0, PADDED)[None, None, :]
         # The hold comes last, (h, v, vh) in this order.
@@ -196,8 +210,8 @@ def fill_tables(
         tl.store(out + 2 * size, tl.where(is_hold, phi_vh, e2), mask=kind < 7)
     else:
         plain = reads | is_hold | (kind == 6) | ((held == 0) & (kind < 5))
-        _fill_quick(
-            quick + pid * 6144,
+        _fill_bf16_tables(
+            tables_bf16 + pid * 6144,
             tl.where(plain, e1, e1 * phi_v),
             tl.where(plain, evh, e1 * phi_vh + evh * phi_h),
             tl.where(plain, e2, e2 * phi_h),
@@ -207,7 +221,7 @@ def fill_tables(
         row = tl.arange(0, 16)[None, :, None]
         t = chunk * 16 + row
         inside = t < time
-        t = time_of(t, time, towards)
+        t = time_of(t, time, direction)
         n = tl.arange(0, PADDED)[None, None, :]
         inside = inside & (n < STATES)
         at = field_write + b * write_batch + t * write_time + n
@@ -232,7 +246,7 @@ def _sum_block(parts, total, count, size, block, BLOCK: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["count", "other_count"])
-def sum_parts(
+def sum_parts_kernel(
     parts, total, count, size, other_parts, other_total, other_count, other_size,
     BLOCK: tl.constexpr, OTHER_BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -262,10 +276,10 @@ def _rows(value, index, PADDED: tl.constexpr):
     return tl.gather(value, index + tl.zeros([16, PADDED], tl.int32), 0)
 
 
-@triton.jit(do_not_specialize=["time", "heads", "chunks", "towards", "parts", "border_parts"])
-def sums_gradient(
+@triton.jit(do_not_specialize=["time", "heads", "chunks", "direction", "parts", "border_parts"])
+def sums_gradient_kernel(
     step, rate_h, rate_v, rate_vh, sums, borders, d_step, d_rates,
-    time, heads, chunks, towards, step_batch, step_time, parts, sums_size, border_parts,
+    time, heads, chunks, direction, step_batch, step_time, parts, sums_size, border_parts,
     borders_size, HAS_END: tl.constexpr, STATES: tl.constexpr, PADDED: tl.constexpr,
 ):  # fmt: skip
     """The gradients of steps and rates, from sums over variables and channels.
@@ -292,7 +306,7 @@ def sums_gradient(
     head = (pid // chunks) % heads
     b = (pid // chunks // heads).to(tl.int64)
     pid = pid.to(tl.int64)
-    steps = _steps(step, b, chunk, head, time, step_batch, step_time, towards)
+    steps = _steps(step, b, chunk, head, time, step_batch, step_time, direction)
     h, v, vh = _rates(rate_h, rate_v, rate_vh, head, STATES, PADDED)
     row = tl.arange(0, 16)[:, None]
     size: tl.constexpr = 16 * STATES
@@ -397,9 +411,99 @@ def sums_gradient(
     d_span = tl.where(inside, d_span, 0.0)
     t = chunk * 16 + tl.arange(0, 16)
     exists = t < time
-    t = time_of(t, time, towards)
+    t = time_of(t, time, direction)
     tl.store(d_step + (b * time + t) * heads + head, tl.sum(d_span, 1), mask=exists)
     out = d_rates + ((b * chunks + chunk) * 3 * heads + head) * STATES + n
     tl.store(out, tl.sum(d_h, 0), mask=n < STATES)
     tl.store(out + heads * STATES, tl.sum(d_v, 0), mask=n < STATES)
     tl.store(out + 2 * heads * STATES, tl.sum(d_vh, 0), mask=n < STATES)
+
+
+class Tables(NamedTuple):
+    """Of `fill_tables`."""
+
+    float32: Tensor | None
+    bf16: Tensor | None
+    over_chunks: Tensor
+    over_segments: Tensor | None
+    factors: Tensor | None
+
+    @property
+    def of_chunks(self) -> tuple[Tensor | None, ...]:
+        """What all kernels take."""
+        return self.float32, self.bf16, self.over_chunks
+
+
+def fill_tables(
+    plan: Plan,
+    step: Tensor,
+    rates: Rates,
+    low: torch.dtype,
+    field_write: Tensor | None = None,
+    held: bool = True,
+) -> Tables:
+    """Tables of all chunks. held: whether writing times in those of bfloat16 are."""
+    lines = (plan.batch, plan.heads, plan.chunks)
+    float32 = bf16 = over_segments = factors = None
+    if low == torch.bfloat16:
+        bf16 = step.new_empty(*lines, BF16_TABLES, dtype=low)
+    else:
+        float32 = step.new_empty(*lines, 3 * TABLES, CHUNK, MOST_STATES)
+    over_chunks = step.new_empty(*lines, 4, MOST_STATES)
+    if plan.segments > 1:
+        over_segments = step.new_empty(*lines[:2], plan.segments, 3, MOST_STATES)
+    if field_write is not None:
+        field_write = field_write.flatten(2)
+        factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
+    launch(fill_tables_kernel, (plan.batch * plan.heads * plan.chunks,))(
+        step, *rates, field_write, float32, bf16, over_chunks, over_segments, factors,
+        plan.time, plan.heads, plan.chunks, plan.chunks_per_segment, direction(plan.reverse),
+        *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
+        int(held), STATES=plan.states, PADDED=MOST_STATES, IS_BF16=bf16 is not None,
+        HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
+    )  # fmt: skip
+    return Tables(float32, bf16, over_chunks, over_segments, factors)
+
+
+def step_gradients(
+    plan: Plan, step: Tensor, rates: Rates, sums: Tensor, borders: Tensor, has_end: bool
+) -> tuple[Tensor, Tensor]:
+    """The gradient of steps, and that of rates in parts."""
+    programs = plan.batch * plan.heads * plan.chunks
+    if len(borders) > FEW_PARTS and programs < MANY_PROGRAMS:
+        sums, borders = (total.unsqueeze(0) for total in sum_parts(sums, borders))
+    d_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
+    d_rates = step.new_empty(plan.batch * plan.chunks, 3, plan.heads, plan.states)
+    launch(sums_gradient_kernel, (programs,))(
+        step, *rates, sums, borders, d_step, d_rates, plan.time, plan.heads, plan.chunks,
+        direction(plan.reverse), *step.stride()[:2], len(sums), sums[0].numel(), len(borders),
+        borders[0].numel(), HAS_END=has_end, STATES=plan.states, PADDED=MOST_STATES,
+        num_warps=4, num_stages=1,
+    )  # fmt: skip
+    return d_step, d_rates
+
+
+def sum_slices(slices: Tensor) -> Tensor:
+    """The sum of what slices of channels left."""
+    if len(slices) == 1:
+        return slices[0]
+    # Two are the rule, and adding is much faster than summing over a leading axis.
+    return slices[0] + slices[1] if len(slices) == 2 else slices.sum(0)
+
+
+def sum_parts(parts: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    """One part in place of many, of two arrays at once, by a kernel that fills the device."""
+    both = (parts, others)
+    totals = [part.new_empty(part.shape[1:], dtype=torch.float32) for part in both]
+    # Small sums are cut into more programs, which then load more parts at once.
+    blocks = [min(256, max(8, triton.next_power_of_2(total.numel()) // 1024)) for total in totals]
+    programs = sum(
+        triton.cdiv(total.numel(), block) for total, block in zip(totals, blocks, strict=True)
+    )
+    arguments = [
+        argument
+        for part, total in zip(both, totals, strict=True)
+        for argument in (part, total, len(part), total.numel())
+    ]
+    launch(sum_parts_kernel, (programs,))(*arguments, *blocks, num_warps=8)
+    return totals[0], totals[1]

@@ -1,6 +1,6 @@
 # pyrefly: ignore-errors
 # Names bound under a compile-time switch are read under the same switch.
-"""What all variables share: states without a variable axis, and their way in and out.
+"""What all variables share, host and kernels: states without a variable axis, their way in and out.
 
     trajectory     z[t] = exp(A step[t]) z[t-1] + hold drive[t], for a drive [B,T,2,N,D] or a field
     readout        y[c,t] = sum over (k, n) of read[c,t,k,n] z[t,k,n]
@@ -13,16 +13,31 @@ A step table [B,H,N,T,8] holds the entries of exp(A step) and of its integral, e
 every time; its last two columns are unused.
 """
 
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from orderless.ops.triton.order import time_of
-from orderless.ops.triton.zero_order_hold import (
-    hold,
-    hold_gradient,
-    transition,
-    transition_gradient,
+from orderless.ops.gpu.coefficients import hold, hold_gradient, transition, transition_gradient
+from orderless.ops.gpu.launch import launch
+from orderless.ops.gpu.plan import (
+    CHUNK,
+    MOST_STATES,
+    STEP_COLUMNS,
+    UNROLL,
+    Path,
+    direction,
+    plan_path,
+    rows_contiguous,
+    strides,
 )
+from orderless.ops.gpu.tables import Rates, sum_parts, sum_slices, time_of
+
+STAGES = 4  # of a trajectory's rounds: while one is computed, others are loaded
+SEGMENTS_AT_ONCE = 32  # whose states a warp loads at once
 
 
 @triton.jit
@@ -30,10 +45,10 @@ def _rate(h, v, vh, at):
     return tl.load(h + at), tl.load(v + at), tl.load(vh + at)
 
 
-@triton.jit(do_not_specialize=["towards"])
+@triton.jit(do_not_specialize=["direction"])
 def fill_steps(
     step, rate_h, rate_v, rate_vh, other_h, other_v, other_vh, table,
-    rows, time, heads, batch, towards, step_batch, step_time,
+    rows, time, heads, batch, direction, step_batch, step_time,
     STATES: tl.constexpr, TIMES: tl.constexpr, HAS_OTHER: tl.constexpr,
 ):  # fmt: skip
     """One program per (batch, head, state, block of rows); after them, those of other rates.
@@ -48,7 +63,7 @@ def fill_steps(
     b = b % batch
     tick = (pid % blocks) * TIMES + tl.arange(0, TIMES)
     inside = tick < rows
-    t = time_of(tick, time, towards)
+    t = time_of(tick, time, direction)
     span = tl.load(step + b * step_batch + t * step_time + head, mask=tick < time, other=0.0)
     span = span.to(tl.float32)
     h, v, vh = _rate(rate_h, rate_v, rate_vh, head * STATES + n)
@@ -91,7 +106,7 @@ def _rows(table, line, begin, COUNT: tl.constexpr):
 
 
 @triton.jit
-def _one(values, at: tl.constexpr):
+def _broadcast_lane(values, at: tl.constexpr):
     """One of the values, [1]: a lane hands it to the others."""
     return tl.gather(values, tl.full([1], at, tl.int32), 0)
 
@@ -102,24 +117,24 @@ def _entries(rows, i: tl.constexpr):
     four = rows[i // 4]
     at: tl.constexpr = i % 4 * 8
     return (
-        _one(four, at), _one(four, at + 1), _one(four, at + 2),
-        _one(four, at + 3), _one(four, at + 4), _one(four, at + 5),
+        _broadcast_lane(four, at), _broadcast_lane(four, at + 1), _broadcast_lane(four, at + 2),
+        _broadcast_lane(four, at + 3), _broadcast_lane(four, at + 4), _broadcast_lane(four, at + 5),
     )  # fmt: skip
 
 
 @triton.jit
-def _first_state(tick, b, n, d, time, channels, towards, STATES: tl.constexpr):
+def _first_state(tick, b, n, d, time, channels, direction, STATES: tl.constexpr):
     """Where the state of a step lies in [B,T,2,N,D], and how far that of the next."""
-    at = ((b * time + time_of(tick, time, towards)) * 2 * STATES + n) * channels + d
-    return at, towards * (2 * STATES * channels)
+    at = ((b * time + time_of(tick, time, direction)) * 2 * STATES + n) * channels + d
+    return at, direction * (2 * STATES * channels)
 
 
 @triton.jit
-def _pairs(source, begin, stop, b, n, d, inside, time, channels, towards,
+def _pairs(source, begin, stop, b, n, d, inside, time, channels, direction,
            STATES: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
     """(h, v) of some steps of [B,T,2,N,D]; zero for a step at `stop` or after it."""
     pairs = ()
-    at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
+    at, size = _first_state(begin, b, n, d, time, channels, direction, STATES)
     for i in tl.static_range(COUNT):
         real = inside & (begin + i < stop)
         h = tl.load(source + at, mask=real, other=0.0)
@@ -130,25 +145,25 @@ def _pairs(source, begin, stop, b, n, d, inside, time, channels, towards,
 
 
 @triton.jit
-def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, towards,
+def _weights(field_write, begin, stop, b, n, time, write_batch, write_time, direction,
              STATES: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
     """Weights (h, v) of the field, each [COUNT]: a lane keeps those of a step."""
     tick = begin + tl.arange(0, COUNT)
-    t = time_of(tick, time, towards)
+    t = time_of(tick, time, direction)
     at = field_write + b * write_batch + t * write_time + n
     real = tick < stop
     return tl.load(at, mask=real, other=0.0), tl.load(at + STATES, mask=real, other=0.0)
 
 
 @triton.jit
-def _fields(field, begin, stop, b, d, inside, time, channels, towards,
+def _fields(field, begin, stop, b, d, inside, time, channels, direction,
             HAS_FIELD: tl.constexpr, COUNT: tl.constexpr):  # fmt: skip
     """The field of some steps; zero for a step at `stop` or after it."""
     fields = ()
     if HAS_FIELD:
         for i in tl.static_range(COUNT):
             tick = begin + i
-            t = time_of(tick, time, towards)
+            t = time_of(tick, time, direction)
             real = inside & (tick < stop)
             at = field + (b * time + t) * channels + d
             fields = fields + (tl.load(at, mask=real, other=0.0),)  # noqa: RUF005
@@ -157,15 +172,15 @@ def _fields(field, begin, stop, b, d, inside, time, channels, towards,
 
 @triton.jit
 def _load_round(drive, field_write, begin, stop, b, n, d, inside, time, channels, write_batch,
-                write_time, towards, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
+                write_time, direction, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
                 HAS_FIELD: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
     """Drives of some steps, and weights of the field."""
     drives, weights = (), ()
     if HAS_DRIVE:
-        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, towards, STATES,
+        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, direction, STATES,
                         UNROLL)  # fmt: skip
     if HAS_FIELD:
-        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, towards,
+        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, direction,
                            STATES, UNROLL)  # fmt: skip
     return drives, weights
 
@@ -179,15 +194,15 @@ def _driven(drives, weights, fields, i: tl.constexpr, HAS_DRIVE: tl.constexpr,
         u_h, u_v = drives[i]
     if HAS_FIELD:
         f = fields[i].to(tl.float32)
-        w_h = _one(weights[0], i).to(tl.float32)
-        w_v = _one(weights[1], i).to(tl.float32)
+        w_h = _broadcast_lane(weights[0], i).to(tl.float32)
+        w_v = _broadcast_lane(weights[1], i).to(tl.float32)
     return u_h, u_v, f, w_h, w_v
 
 
-@triton.jit(do_not_specialize=["towards"])
+@triton.jit(do_not_specialize=["direction"])
 def trajectory(
     drive, field, field_write, table, own_table, deviates, start, z, ends, over_segments,
-    write_batch, write_time, rows, time, channels, head_size, segments, per_segment, towards,
+    write_batch, write_time, rows, time, channels, head_size, segments, per_segment, direction,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr, HAS_OWN: tl.constexpr, ENDS: tl.constexpr,
     ADJOINT: tl.constexpr, UNROLL: tl.constexpr, STAGES: tl.constexpr,
@@ -204,7 +219,7 @@ def trajectory(
     """
     FIRST: tl.constexpr = UNROLL - 1 if ADJOINT else 0  # of a round
     LAST: tl.constexpr = UNROLL - 1 - FIRST
-    TURN: tl.constexpr = -1 if ADJOINT else 1
+    STRIDE: tl.constexpr = -1 if ADJOINT else 1
     b, segment, head, n, d, last, slice_ = _segment(channels, head_size, segments, STATES, WIDTH)
     inside = d < last
     heads = channels // head_size
@@ -228,21 +243,21 @@ def trajectory(
     # Rounds to come are on their way to shared memory while one is computed. Registers would not
     # do: few loads are told apart there, and a use waits for others that were made long after.
     # A field of bfloat16 can be too narrow for that way; it is small, and comes from a cache.
-    fields = _fields(field, first, stop, b, d, inside, time, channels, towards, HAS_FIELD,
+    fields = _fields(field, first, stop, b, d, inside, time, channels, direction, HAS_FIELD,
                      UNROLL)  # fmt: skip
     for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
         # Steps after the last time do nothing, also where they come first.
         begin = last_round + first - visited if ADJOINT else visited
         drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
-                                      channels, write_batch, write_time, towards, STATES, HAS_DRIVE,
-                                      HAS_FIELD, UNROLL)  # fmt: skip
+                                      channels, write_batch, write_time, direction, STATES,
+                                      HAS_DRIVE, HAS_FIELD, UNROLL)  # fmt: skip
         table_rows = _rows(table, line, begin, UNROLL)
         if HAS_OWN:
             own_rows = _rows(own_table, line, begin, UNROLL)
-        later = _fields(field, begin + UNROLL, stop, b, d, inside, time, channels, towards,
+        later = _fields(field, begin + UNROLL, stop, b, d, inside, time, channels, direction,
                         HAS_FIELD, UNROLL)  # fmt: skip
-        at, size = _first_state(begin, b, n, d, time, channels, towards, STATES)
-        for i in tl.static_range(FIRST, LAST + TURN, TURN):
+        at, size = _first_state(begin, b, n, d, time, channels, direction, STATES)
+        for i in tl.static_range(FIRST, LAST + STRIDE, STRIDE):
             u_h, u_v, f, w_h, w_v = _driven(drives, weights, fields, i, HAS_DRIVE,
                                             HAS_FIELD)  # fmt: skip
             e_h, e_v, e_vh, phi_h, phi_v, phi_vh = _entries(table_rows, i)
@@ -295,10 +310,10 @@ def _state(source, at, inside, row):
     return h, tl.load(source + at + row, mask=inside, other=0.0)
 
 
-@triton.jit(do_not_specialize=["towards"])
+@triton.jit(do_not_specialize=["direction"])
 def trajectory_gradients(
     drive, field, field_write, table, start, z, back, d_drive, d_field, sums,
-    write_batch, write_time, rows, time, channels, head_size, towards,
+    write_batch, write_time, rows, time, channels, head_size, direction,
     STATES: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr, HAS_DRIVE: tl.constexpr,
     HAS_FIELD: tl.constexpr, HAS_START: tl.constexpr,
 ):  # fmt: skip
@@ -311,7 +326,7 @@ def trajectory_gradients(
     pid = tl.program_id(0).to(tl.int64)
     heads = channels // head_size
     head, t, b = pid % heads, pid // heads % time, pid // heads // time
-    tick = time_of(t, time, towards)
+    tick = time_of(t, time, direction)
     row = STATES * channels
     n = tl.arange(0, PADDED)[:, None]
     exists = n < STATES
@@ -332,7 +347,7 @@ def trajectory_gradients(
         d = head * head_size + p
         at = ((b * time + t) * 2 * STATES + n) * channels + d
         g, u = _state(back, at, inside, row)
-        h, v = _state(z, at - towards * (2 * row), inside & (tick > 0), row)
+        h, v = _state(z, at - direction * (2 * row), inside & (tick > 0), row)
         if HAS_START:
             at_start = (b * 2 * STATES + n) * channels + d
             start_h, start_v = _state(start, at_start, inside & (tick == 0), row)
@@ -495,8 +510,8 @@ def carry_segments(
             tl.store(before + at + i * further + to_a, a, mask=real)
             tl.store(before + at + i * further + to_b, b, mask=real)
             own_a, own_b = own[i]
-            b = _one(keep_b, i) * b + _one(a_to_b, i) * a + own_b
-            a = _one(keep_a, i) * a + own_a
+            b = _broadcast_lane(keep_b, i) * b + _broadcast_lane(a_to_b, i) * a + own_b
+            a = _broadcast_lane(keep_a, i) * a + own_a
 
 
 @triton.jit
@@ -506,13 +521,13 @@ def _times(pid, blocks, TIMES: tl.constexpr):
 
 
 @triton.jit
-def readout(
-    weights, z, scale, present, y,
+def readout_kernel(
+    weights, z, scale, mask, y,
     variables, time, channels,
     weights_batch, weights_variable, weights_time,
-    present_batch, present_variable, present_time,
+    mask_batch, mask_variable, mask_time,
     BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
-    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
+    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_MASK: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """y [B,V,T,D] = scale sum over (k, n) of weights[c,t,k,n] z[t,k,n,d], with scale [B].
@@ -536,9 +551,9 @@ def readout(
         v = first + tl.arange(0, BLOCK)[None, :, None]
         real = (v < variables) & (t < time)
         keep = real
-        if HAS_PRESENT:
-            at = b * present_batch + v * present_variable + t * present_time
-            keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
+        if HAS_MASK:
+            at = b * mask_batch + v * mask_variable + t * mask_time
+            keep = keep & (tl.load(mask + at, mask=keep, other=0) != 0)
         at = b * weights_batch + v * weights_variable + t * weights_time + n
         keep = keep & (n < STATES)
         c_h = tl.load(weights + at, mask=keep, other=0.0).to(dtype)
@@ -560,14 +575,14 @@ def _parts_of(source, row, v, t, n, variables, time, STATES: tl.constexpr):
 
 
 @triton.jit
-def pool(
-    weights, x, scale, present, z, back, d_weights,
+def pool_kernel(
+    weights, x, scale, mask, z, back, d_weights,
     variables, time, channels,
     weights_batch, weights_variable, weights_time,
     x_batch, x_variable, x_time,
-    present_batch, present_variable, present_time,
+    mask_batch, mask_variable, mask_time,
     BLOCK: tl.constexpr, TIMES: tl.constexpr, WIDTH: tl.constexpr, STATES: tl.constexpr,
-    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_PRESENT: tl.constexpr,
+    PADDED: tl.constexpr, HAS_SCALE: tl.constexpr, HAS_MASK: tl.constexpr,
     POOL: tl.constexpr, INNER: tl.constexpr, ADD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """POOL: z [B,T,2,N,D] = scale times the sum over c of weights[c,t] x[c,t], with scale [B].
@@ -605,9 +620,9 @@ def pool(
         v = first + tl.arange(0, BLOCK)[None, :, None]
         real = (v < variables) & (t < time)
         keep = real
-        if HAS_PRESENT:
-            at = b * present_batch + v * present_variable + t * present_time
-            keep = keep & (tl.load(present + at, mask=keep, other=0) != 0)
+        if HAS_MASK:
+            at = b * mask_batch + v * mask_variable + t * mask_time
+            keep = keep & (tl.load(mask + at, mask=keep, other=0) != 0)
         at = b * x_batch + v * x_variable + t * x_time + d
         signal = tl.load(x + at, mask=keep & (d < channels), other=0.0)
         if POOL:
@@ -635,3 +650,333 @@ def pool(
     if POOL:
         tl.store(z + place, share * z_h, mask=inside)
         tl.store(z + place + STATES * channels, share * z_v, mask=inside)
+
+
+def _tile(x: Tensor, states: int) -> dict[str, int]:
+    width = min(64, max(16, triton.next_power_of_2(x.shape[-1])))
+    # Variables and times that fit the 99 KB of shared memory of smaller GPUs; a warp has a time.
+    block, times = (32, 4) if x.dtype == torch.bfloat16 else (16, 2)
+    return {
+        "BLOCK": block,
+        "TIMES": times,
+        "WIDTH": width,
+        "STATES": states,
+        "PADDED": MOST_STATES,
+        "num_warps": times,
+    }
+
+
+def _grid(x: Tensor, tile: dict[str, int]) -> tuple[int]:
+    batch, _, time, channels = x.shape
+    return (batch * triton.cdiv(time, tile["TIMES"]) * triton.cdiv(channels, tile["WIDTH"]),)
+
+
+def _precision(x: Tensor) -> str:
+    """How products of float32 are made: of parts where the inputs are float32."""
+    return "tf32x3" if x.dtype == torch.float32 else "tf32"
+
+
+def readout(
+    weights: Tensor, z: Tensor, scale: Tensor | None, mask: Tensor | None, y: Tensor
+) -> None:
+    """y = scale weights z, for every variable."""
+    tile = _tile(y, weights.shape[-1])
+    launch(readout_kernel, _grid(y, tile))(
+        weights, z, scale, mask, y, *y.shape[1:], *strides(weights), *strides(mask),
+        **tile, HAS_SCALE=scale is not None, HAS_MASK=mask is not None, PRECISION=_precision(y),
+    )  # fmt: skip
+
+
+def pool(
+    weights: Tensor,
+    x: Tensor,
+    scale: Tensor | None,
+    mask: Tensor | None,
+    z: Tensor | None,
+    back: Tensor | None = None,
+    d_weights: Tensor | None = None,
+    add: bool = False,
+) -> None:
+    """z, d_weights or both. d_weights has a part for each slice of channels.
+
+    With `add` it is added to what lies there: parts of the scan, of which there are never fewer.
+    """
+    tile = _tile(x, weights.shape[-1])
+    launch(pool_kernel, _grid(x, tile))(
+        weights, x, scale, mask, z, back, d_weights, *x.shape[1:],
+        *strides(weights), *strides(x), *strides(mask),
+        **tile, HAS_SCALE=scale is not None, HAS_MASK=mask is not None,
+        POOL=z is not None, INNER=back is not None, ADD=add, PRECISION=_precision(x),
+    )  # fmt: skip
+
+
+def pooled_states(write: Tensor, x: Tensor, share: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean input of the states, [B,T,2,N,D] in float32: share [B] times sum of write x."""
+    batch, _, time, channels = x.shape
+    x, write = rows_contiguous(x), rows_contiguous(write)
+    mask = None if mask is None else mask.expand(-1, -1, time)
+    z = x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
+    pool(write, x, share, mask, z)
+    return z
+
+
+def pooled_states_back(
+    d_z: Tensor, write: Tensor, x: Tensor, share: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Gradients of write and x."""
+    x, write = rows_contiguous(x), rows_contiguous(write)
+    mask = None if mask is None else mask.expand(-1, -1, x.shape[2])
+    d_z = d_z.contiguous()
+    d_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    readout(write, d_z, share, mask, d_x)
+    slices = triton.cdiv(x.shape[-1], _tile(x, write.shape[-1])["WIDTH"])
+    d_write = x.new_empty(slices, *write.shape)
+    pool(write, x, share, mask, None, back=d_z, d_weights=d_write)
+    return sum_slices(d_write), d_x
+
+
+@dataclass(frozen=True)
+class Drive:
+    """What drives a trajectory: states given whole, a field with its write, or both."""
+
+    states: Tensor | None
+    field: Tensor | None = None
+    field_write: Tensor | None = None
+
+    @property
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        """All three."""
+        return self.states, self.field, self.field_write
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Of batch and time of the field's write."""
+        return (0, 0) if self.field_write is None else self.field_write.stride()[:2]
+
+    @property
+    def given(self) -> dict[str, bool]:
+        """Switches of the kernels."""
+        return {"HAS_DRIVE": self.states is not None, "HAS_FIELD": self.field is not None}
+
+
+def drive(states: Tensor | None, field: Tensor | None, field_write: Tensor | None) -> Drive:
+    """As kernels read it."""
+    return Drive(
+        None if states is None else states.contiguous(),
+        None if field is None else field.contiguous(),
+        None if field_write is None else field_write.flatten(2),
+    )
+
+
+def _step_tables(path: Path, step: Tensor, *rates: Rates) -> Tensor:
+    """One for each of one or two sets of rates."""
+    lines = path.batch * path.heads * path.states
+    tables = step.new_empty(len(rates), lines, path.rows, STEP_COLUMNS)
+    launch(fill_steps, (len(rates) * lines * triton.cdiv(path.rows, 64),))(
+        step, *rates[0], *rates[-1], tables, path.rows, path.time, path.heads, path.batch,
+        direction(path.reverse), *step.stride()[:2],
+        STATES=path.states, TIMES=64, HAS_OTHER=len(rates) > 1, num_warps=1,
+    )  # fmt: skip
+    return tables
+
+
+def carry(over_segments: Tensor, start: Tensor | None, ends: Tensor, adjoint: bool) -> Tensor:
+    """From states after segments from zero, [B,V,segment,2,N,D], the true states before them.
+
+    over_segments [B, H, segment, 3, N padded]; adjoint: from the gradients before segments, those
+    after them.
+    """
+    batch, variables, segments, _, states, channels = ends.shape
+    heads, padded = over_segments.shape[1], over_segments.shape[-1]
+    at_once = min(SEGMENTS_AT_ONCE, triton.next_power_of_2(segments))
+    width = min(32, triton.next_power_of_2(channels // heads))
+    before = torch.empty_like(ends)
+    programs = batch * variables * heads * states * triton.cdiv(channels // heads, width)
+    launch(carry_segments, (programs,))(
+        over_segments, start, ends, before, variables, channels, channels // heads, segments,
+        AT_ONCE=at_once, WIDTH=width, STATES=states, PADDED=padded,
+        HAS_START=start is not None, ADJOINT=adjoint, num_warps=1,
+    )  # fmt: skip
+    return before
+
+
+def _before_segments(
+    path: Path, given: Drive, table: Tensor, start: Tensor | None, adjoint: bool
+) -> Tensor | None:
+    """The state before every segment; adjoint, what comes back to the state after it."""
+    if path.segments == 1:
+        return start
+    over_segments = table.new_empty(path.batch, path.heads, path.segments, 3, path.padded)
+    ends = table.new_empty(path.batch, 1, path.segments, 2, path.states, path.channels)
+    launch(trajectory, (path.programs * path.segments,))(
+        *given.tensors, table, None, None, None, None, ends, over_segments,
+        *given.strides, *path.shape, direction(path.reverse), **path.tile, **given.given,
+        PADDED=path.padded, HAS_START=False, HAS_OWN=False, ENDS=True, ADJOINT=adjoint,
+        UNROLL=UNROLL, STAGES=STAGES,
+    )  # fmt: skip
+    return carry(over_segments, start, ends, adjoint)
+
+
+def _follow(
+    path: Path,
+    given: Drive,
+    table: Tensor,
+    before: Tensor | None,
+    own_table: Tensor | None = None,
+    deviates: Tensor | None = None,
+    d_start: Tensor | None = None,
+) -> Tensor:
+    """The states at every time; less those of the drive alone by `own_table`, if there is one.
+
+    With `d_start`, where to leave it, what comes back to the states from the gradients given.
+    """
+    z = table.new_empty(path.batch, path.time, 2, path.states, path.channels)
+    launch(trajectory, (path.programs * path.segments,))(
+        *given.tensors, table, own_table, deviates, before, z, d_start, None,
+        *given.strides, *path.shape, direction(path.reverse), **path.tile, **given.given,
+        PADDED=path.padded, HAS_START=before is not None, HAS_OWN=own_table is not None, ENDS=False,
+        ADJOINT=d_start is not None, UNROLL=UNROLL, STAGES=STAGES,
+    )  # fmt: skip
+    return z
+
+
+def _states(path: Path, given: Drive, table: Tensor, start: Tensor | None) -> Tensor:
+    return _follow(path, given, table, _before_segments(path, given, table, start, adjoint=False))
+
+
+class Gradients(NamedTuple):
+    """Of what a trajectory follows; empty where that is absent."""
+
+    states: Tensor
+    field: Tensor
+    field_write: Tensor
+    step: Tensor
+    rates: Tensor
+    start: Tensor
+
+
+def _follow_back(
+    path: Path,
+    given: Drive,
+    table: Tensor,
+    z: Tensor,
+    d_z: Tensor,
+    step: Tensor,
+    rates: Rates,
+    start: Tensor | None,
+    d_step: Tensor | None = None,
+    d_rates: Tensor | None = None,
+) -> Gradients:
+    """z: the trajectory. d_step and d_rates are added to."""
+    of_states = Drive(d_z)
+    after = _before_segments(path, of_states, table, None, adjoint=True)
+    d_start = table.new_empty(path.batch, 2, path.states, path.channels)
+    back = _follow(path, of_states, table, after, d_start=d_start)
+    d_drive = table.new_empty(0) if given.states is None else torch.empty_like(given.states)
+    d_field, d_write = table.new_empty(0), table.new_empty(0)
+    if given.field is not None and given.field_write is not None:
+        d_field = torch.empty_like(given.field)
+        d_write = given.field_write.new_empty(
+            path.heads, path.batch, path.time, 2, path.states,
+            dtype=None if path.heads == 1 else torch.float32,
+        )  # fmt: skip
+    sums = table.new_empty(path.batch, path.heads, path.time, 8, path.states)
+    launch(trajectory_gradients, (path.batch * path.time * path.heads,))(
+        *given.tensors, table, start, z, back, d_drive, d_field, sums, *given.strides,
+        *path.shape[:4], direction(path.reverse), HAS_START=start is not None, PADDED=path.padded,
+        **path.tile | {"num_warps": max(1, path.padded // 4)}, **given.given,
+    )  # fmt: skip
+    blocks = triton.cdiv(path.time, CHUNK)
+    new_step = torch.empty(step.shape, dtype=step.dtype, device=step.device)
+    part_rates = step.new_empty(blocks * path.batch, 3, path.heads, path.states)
+    launch(steps_gradient, (blocks * path.batch * path.heads,))(
+        step, *rates, given.field_write, sums, d_step, d_rates, new_step, part_rates, d_write,
+        path.time, path.heads, path.batch, *step.stride()[:2], *given.strides,
+        STATES=path.states, PADDED=path.padded, TIMES=CHUNK, **given.given, num_warps=4,
+    )  # fmt: skip
+    _, new_rates = sum_parts(part_rates[:0], part_rates)
+    if given.field_write is not None:
+        d_write = d_write[0] if path.heads == 1 else d_write.sum(0).to(given.field_write.dtype)
+    return Gradients(d_drive, d_field, d_write, new_step, new_rates, d_start)
+
+
+def response(
+    field: Tensor, field_write: Tensor, step: Tensor, rates: Rates, reverse: bool
+) -> tuple[Tensor, Tensor]:
+    """What a field makes of every state, [B,T,2,N,D] in float32, and the table of its steps."""
+    path = plan_path(field.shape[-1], field_write.shape[-1], step, reverse)
+    (table,) = _step_tables(path, step, rates)
+    return _states(path, drive(None, field, field_write), table, None), table
+
+
+def response_back(
+    d_z: Tensor,
+    z: Tensor,
+    table: Tensor,
+    field: Tensor,
+    field_write: Tensor,
+    step: Tensor,
+    rates: Rates,
+    d_step: Tensor,
+    d_rates: Tensor,
+    reverse: bool,
+) -> Gradients:
+    """Gradients of a response; those of steps and rates are added to."""
+    path = plan_path(field.shape[-1], field_write.shape[-1], step, reverse)
+    given = drive(None, field, field_write)
+    return _follow_back(
+        path, given, table, z, d_z.contiguous(), step, rates, None, d_step, d_rates
+    )  # fmt: skip
+
+
+def _where_deviating(value: Tensor, deviates: Tensor | None) -> Tensor:
+    return value if deviates is None else value * deviates.view(-1, 1, 1, 1, 1)
+
+
+def mean_states(
+    given: Drive,
+    step: Tensor,
+    mean_rates: Rates,
+    rates: Rates,
+    start: Tensor | None,
+    deviates: Tensor | None,
+    reverse: bool,
+) -> Tensor:
+    """Under feedback, what is the same in all states, [B,T,2,N,D]; see `autograd.mean_mode`."""
+    assert given.states is not None
+    path = plan_path(given.states.shape[-1], given.states.shape[-2], step, reverse)
+    start = None if start is None else start.contiguous()
+    table, own_table = _step_tables(path, step, mean_rates, rates)
+    if path.segments == 1:
+        return _follow(path, given, table, start, own_table, deviates)
+    mean = _states(path, given, table, start)
+    own = _states(path, Drive(given.states), own_table, start)
+    return mean.sub_(_where_deviating(own, deviates))
+
+
+def mean_states_back(
+    d_z: Tensor,
+    given: Drive,
+    step: Tensor,
+    mean_rates: Rates,
+    rates: Rates,
+    start: Tensor | None,
+    deviates: Tensor | None,
+    reverse: bool,
+) -> tuple[Gradients, Gradients]:
+    """Gradients by way of the mean's trajectory, and of that of the drive alone.
+
+    Those of the step by both are in the second.
+    """
+    assert given.states is not None
+    path = plan_path(given.states.shape[-1], given.states.shape[-2], step, reverse)
+    d_z = d_z.contiguous()
+    start = None if start is None else start.contiguous()
+    table, own_table = _step_tables(path, step, mean_rates, rates)
+    z = _states(path, given, table, start)
+    mean = _follow_back(path, given, table, z, d_z, step, mean_rates, start)
+    alone = Drive(given.states)
+    z = _states(path, alone, own_table, start)
+    d_z = -_where_deviating(d_z, deviates)
+    own = _follow_back(path, alone, own_table, z, d_z, step, rates, start, mean.step)
+    return mean, own

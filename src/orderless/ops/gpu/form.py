@@ -10,9 +10,8 @@ from torch import Tensor
 from torch.nn.functional import pad, silu
 
 from orderless.ops.call import ScanCall
-from orderless.ops.triton.launch import MOST_STATES
-from orderless.ops.triton.operators import scan
-from orderless.ops.triton.shared_operators import mean_mode, pool_states
+from orderless.ops.gpu.autograd import mean_mode, pool_states, scan
+from orderless.ops.gpu.plan import MOST_STATES
 from orderless.ops.zero_order_hold import Generator
 
 
@@ -29,9 +28,9 @@ def run(call: ScanCall) -> tuple[Tensor, Tensor]:
     for more, _ in results[1:]:
         y = y + more
     if call.gate is not None:
-        opening, present = call.gate.float(), _present(call)
-        if present is not None:
-            opening = torch.where(present.unsqueeze(-1), opening, 0.0)
+        opening, mask = call.gate.float(), _mask(call)
+        if mask is not None:
+            opening = torch.where(mask.unsqueeze(-1), opening, 0.0)
         y = y * silu(opening)
     return y.to(call.x.dtype), torch.cat([end for _, end in results], -2)
 
@@ -49,12 +48,12 @@ def _parts(call: ScanCall) -> list[ScanCall]:
 
 def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
     states, given = call.write.shape[-1], call.state
-    more = _states_of_kernels(call) - states
+    more = (8 if states <= 8 else MOST_STATES) - states  # kernels are for 8 and for 16
     if more:
         call = _over_states(call, partial(_with_more, more))
     x = call.x
     time = x.shape[2]
-    present = _present(call)
+    mask = _mask(call)
     # Kernels expect what has no variables to lie together; the rest can be a view.
     step = call.step.float().contiguous().expand(-1, time, -1)
     rates = _rates(call)
@@ -70,13 +69,13 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
         field = call.field
         field_write = call.field_write.contiguous().expand(-1, time, -1, -1)
     if call.mean_generator is not None and x.shape[1] > 1:
-        shared = _mean_mode(call, step, rates, write, state, present, field, field_write)
+        shared = _mean_mode(call, step, rates, write, state, mask, field, field_write)
         field = field_write = None
         if call.members is not None:
             write = torch.where(_deviate(call.members), write, 0.0)
             state = None if state is None else torch.where(_deviate(call.members), state, 0.0)
     y, end = scan(
-        x, step, *rates, write, read, field, field_write, shared, skip, gate, state, present,
+        x, step, *rates, write, read, field, field_write, shared, skip, gate, state, mask,
         call.reverse,
     )  # fmt: skip
     if end.shape[-2] > states:
@@ -85,15 +84,6 @@ def _run(call: ScanCall) -> tuple[Tensor, Tensor]:
         kept = 0.0 if given is None else given.float()
         end = torch.where(_over_state(call.members), end, kept)
     return y, end
-
-
-def _states_of_kernels(call: ScanCall) -> int:
-    """With how many states a call runs: the kernels that are fast are for 8 and for 16."""
-    states = call.write.shape[-1]
-    head_size = call.x.shape[-1] // call.step.shape[-1]
-    if head_size % 16 != 0 or not call.x.is_cuda:
-        return states
-    return 8 if states <= 8 else 16
 
 
 def _with_more(more: int, value: Tensor, axis: int, rate: float) -> Tensor:
@@ -136,7 +126,7 @@ def _mean_mode(
     rates: list[Tensor],
     write: Tensor,
     state: Tensor | None,
-    present: Tensor | None,
+    mask: Tensor | None,
     field: Tensor | None,
     field_write: Tensor | None,
 ) -> Tensor:
@@ -144,7 +134,7 @@ def _mean_mode(
     share = step.new_full((len(step),), 1 / call.x.shape[1])
     if call.members is not None:
         share = 1 / call.members.sum(1).clamp(min=1).float()
-    own = pool_states(write, call.x, share, present)
+    own = pool_states(write, call.x, share, mask)
     start = None if state is None else state.sum(1) * share.view(-1, 1, 1, 1)
     deviates = None
     if call.members is not None:
@@ -161,7 +151,7 @@ def _deviate(members: Tensor) -> Tensor:
     return _over_state(members.sum(1, keepdim=True) != 1)
 
 
-def _present(call: ScanCall) -> Tensor | None:
+def _mask(call: ScanCall) -> Tensor | None:
     """True where a member was observed, [B,V,T] or [B,V,1]; None when nothing is masked."""
     if call.members is None:
         return call.observed
