@@ -1,7 +1,7 @@
 import pytest
 
 from orderless.bench.datasets.catalogue import ANOMALY_SETS, LONG_TERM_SETS, PAPER_UEA_SETS
-from orderless.bench.published import FILES, THE_PAPER, read_main_table, read_published
+from orderless.bench.published import THE_PAPER, read_main_table, read_published, sources
 from orderless.bench.registry import find_table
 
 
@@ -59,6 +59,6 @@ def test_the_figures_of_the_analyses_are_complete():
 
 
 def test_no_published_column_has_the_name_of_a_measured_one():
-    for table, protocol in FILES:
-        names = set(read_published(table, protocol).models)
-        assert not names & set(find_table(table).models)
+    for about in sources().values():
+        names = set(read_published(about["table"], about["protocol"]).models)
+        assert not names & set(find_table(about["table"]).models)

@@ -15,9 +15,9 @@ def run(call):
 def test_how_many_rows_are_worked_on_together_changes_nothing(monkeypatch, entries, strided):
     """From row by row, over blocks that end unevenly within a batch entry, to several entries."""
     call = build(Case(batch=5, variables=7, time=40, heads=2, strided=strided))
-    monkeypatch.setattr(chunked, "ENTRIES", 10**6)
+    monkeypatch.setattr(chunked, "ENTRIES", {"cpu": 10**6})
     expected = results(call, run)
-    monkeypatch.setattr(chunked, "ENTRIES", entries)
+    monkeypatch.setattr(chunked, "ENTRIES", {"cpu": entries})
     for name, value in results(call, run).items():
         assert (value - expected[name]).norm() <= 1e-12 * expected[name].norm(), name
 

@@ -241,13 +241,6 @@ def test_an_empty_batch_is_answered_by_an_empty_one(form, feedback):
         assert value.shape == sizes[name].shape
 
 
-def test_on_a_gpu_an_empty_batch_goes_to_a_plain_form():
-    pytest.importorskip("triton", reason="what else runs on a GPU")
-    for batch, chosen in ((1, "triton"), (0, "chunked")):
-        facts = build(Case(batch=batch, time=4), torch.float32).facts()
-        assert VI_SCAN.choose(replace(facts, device="cuda")).name == chosen
-
-
 @pytest.mark.parametrize("feedback", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 def test_a_second_derivative_is_right_or_refused(form, feedback):

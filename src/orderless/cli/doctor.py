@@ -23,7 +23,6 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless import __version__
     from orderless.cli.console import open_console
     from orderless.ops import VI_SCAN
-    from orderless.ops.triton import kernels_on
 
     console = open_console()
     console.print(
@@ -33,9 +32,6 @@ def run(arguments: argparse.Namespace) -> None:
     )
     for device in _devices():
         console.print(f"\n{device}: {_describe(device)}", style="bold", highlight=False)
-        if device == "cuda":
-            kernels = kernels_on(torch.cuda.current_device())
-            console.print(f"kernels of the form triton: {kernels}", highlight=False)
         table = Table("call", "op", "form", "verdict", "reason")
         for name, facts in _typical_calls(device).items():
             for verdict in VI_SCAN.explain(facts):

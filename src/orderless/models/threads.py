@@ -1,9 +1,11 @@
-"""How many threads a piece of work is worth."""
+"""How many threads a piece of work is worth; a forked child has one (`orderless.forks`)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+import orderless.forks  # noqa: F401  what it registers
 
 ROWS_PER_THREAD = 128
 

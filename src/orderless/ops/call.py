@@ -40,11 +40,14 @@ class ScanCall:
 
     def facts(self) -> "CallFacts":
         """What the choice of a form may depend on."""
+        batch, _, time, channels = self.x.shape
         return CallFacts(
-            device=self.x.device.type,
+            device=self.x.device,
             dtype=self.x.dtype,
-            empty=self.x.shape[0] == 0,
-            time=self.x.shape[2],
+            empty=batch == 0,
+            time=time,
+            head_size=channels // self.step.shape[-1],
+            variable_stride=max(self.x.stride(1), time * channels),
             constant_in_time=all(
                 value is None or value.shape[axis] == 1
                 for value, axis in (
@@ -62,11 +65,14 @@ class ScanCall:
 class CallFacts:
     """Metadata of a call: no values, so choosing never waits for a device."""
 
-    device: str
+    device: torch.device
     dtype: torch.dtype
     empty: bool
     """Whether the batch is."""
     time: int
+    head_size: int
+    variable_stride: int
+    """How far variables lie apart, in x or in a contiguous copy."""
     constant_in_time: bool
     full_mean: bool
     """Whether the mean of h_v drives h_h: then the pair has no closed form."""

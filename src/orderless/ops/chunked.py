@@ -39,7 +39,9 @@ from orderless.ops.recurrence import Recurrence
 from orderless.ops.zero_order_hold import Generator, Spans
 
 LONGEST_CHUNK = 16
-ENTRIES = 8192  # (batch, variable, time) entries worked on together: few calls, yet near caches
+# (batch, variable, time) entries worked on together: few calls, yet near caches on a CPU; on a GPU
+# as many as keep it busy while the host makes calls.
+ENTRIES = {"cpu": 2**13, "cuda": 2**17}
 
 Rows = tuple[slice, slice]  # some batch entries, some of their variables
 
@@ -126,7 +128,7 @@ class _Inputs(NamedTuple):
 def _blocks(x: Tensor) -> Iterator[Rows]:
     """Rows that are worked on together; blocks of about equal size."""
     batch, variables, time, _ = x.shape
-    rows = max(1, ENTRIES // time)
+    rows = max(1, ENTRIES.get(x.device.type, ENTRIES["cpu"]) // time)
     few = _even_part(batch, max(1, rows // variables))
     many = _even_part(variables, rows)
     for b in range(0, batch, few):

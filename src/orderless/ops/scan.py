@@ -7,7 +7,7 @@ Legend to the paper: step = Δ, generator = 𝒜, write = B, read = C, field = �
 import torch
 from torch import Tensor
 
-from orderless.ops import chunked, convolution, reference, triton
+from orderless.ops import chunked, convolution, gpu, reference
 from orderless.ops.call import FULL_MEAN, CallFacts, ScanCall, check
 from orderless.ops.forms import Form, Operator
 from orderless.ops.recurrence import Solve, run_plain
@@ -151,7 +151,7 @@ def _never(_: CallFacts) -> None:
 VI_SCAN = Operator(
     "vi_scan",
     (
-        Form("triton", triton.run, triton.refusal),
+        Form("triton", gpu.run, gpu.refusal),
         _plain_form("step", reference.solve, _not_one_tick),
         _plain_form("convolution", convolution.solve, _no_convolution),
         _plain_form("chunked", chunked.solve, _full_mean),
