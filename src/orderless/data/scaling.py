@@ -16,6 +16,8 @@ Scales = Mapping[str, tuple[float, float]]
 """Center and scale of each variable that `fit` saw; a scale of 0 where it never changed."""
 # A scale this far below the size of the values is rounding of a constant, not a signal.
 ROUNDING = 1e-12
+FARTHEST_SHARED = 10.0
+"""Of a center or a scale that is shared, in units of the median scale and distance of centers."""
 EXTREME_SHARE = 100
 """One reading in so many, at either end, is left out of a baseline scale."""
 
@@ -59,6 +61,42 @@ def mean_and_scale(values: np.ndarray, observed: np.ndarray) -> tuple[np.ndarray
     return mean * unit, np.where(deviation > ROUNDING, deviation * unit, 0.0)
 
 
+def robust_mean_and_scale(
+    values: np.ndarray, observed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of readings that are drawn in to `plausible_limits`: few of them move neither much.
+
+    Of data without such extremes both are the mean and the standard deviation themselves.
+    """
+    low, high = plausible_limits(values, observed)
+    return mean_and_scale(np.clip(values, low, high), observed)
+
+
+def plausible_limits(
+    values: np.ndarray, observed: np.ndarray, ranges: float = 2.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Between which readings of a variable [variable, time] count as they are, [variable, 1] each.
+
+    They lie so many times the range of the middle four fifths beyond it; 2 of them are 6 standard
+    deviations of a normal variable. Where more than four fifths are one value, the others are rare
+    events, which are all that such a variable says: then the limits lie 5 times as many times the
+    median deviation of these from that value.
+    """
+    limits = np.tile([-np.inf, np.inf], (len(values), 1))
+    for row, seen in enumerate(observed):
+        readings = values[row, seen]
+        if len(readings) < 2:
+            continue
+        low, middle, high = np.quantile(readings, (0.1, 0.5, 0.9), method="nearest")
+        margin = ranges * (high - low)
+        if margin == 0:
+            events = np.abs(readings - middle)
+            low = high = middle
+            margin = 5 * ranges * np.median(events[events > 0]) if events.any() else 0.0
+        limits[row] = low - margin, high + margin
+    return limits[:, :1], limits[:, 1:]
+
+
 def baseline_scales(values: np.ndarray, observed: np.ndarray) -> np.ndarray:
     """The scale of each variable [variable, time] without a hundredth of readings at either end.
 
@@ -92,7 +130,7 @@ def learn_baselines(panel: Panel, ends: Sequence[int]) -> dict[str, float]:
 def learn_scales(
     panel: Panel, ends: Sequence[int], *, across: bool = False
 ) -> dict[str, tuple[float, float]]:
-    """Mean and scale of every variable over the first `ends` time steps of each system.
+    """Mean and scale of every variable over the first `ends` time steps of each system, robust.
 
     The scale is that within a system: independent systems may live on different levels. If
     `across`, it is that from system to system where a variable is constant in each of them.
@@ -100,7 +138,7 @@ def learn_scales(
     sums: dict[str, tuple[float, float, float, float]] = {}
     for system, end in zip(panel.systems, ends, strict=True):
         values, observed = system.values[:, :end], system.observed[:, :end]
-        means, deviations = mean_and_scale(values, observed)
+        means, deviations = robust_mean_and_scale(values, observed)
         counts = observed.sum(-1)
         for row, name in enumerate(system.variables):
             count = float(counts[row])
@@ -144,11 +182,17 @@ def learn_centers(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, floa
 def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     """One mean and one scale for every variable, known or not: the entry of the empty name.
 
-    For exchangeable variables: a scale of its own would set a variable apart from the others.
+    For exchangeable variables: a scale of its own would set a variable apart from the others. One
+    variable far from all others moves them by a small factor.
     """
     pairs = np.array(list(scales.values())) if scales else np.array([[0.0, 1.0]])
-    mean = float(pairs[:, 0].mean())
-    each = np.hypot(pairs[:, 1], pairs[:, 0] - mean)
+    centers, own = pairs.T
+    middle, size = np.median(pairs, axis=0)
+    limit = FARTHEST_SHARED * (size + np.median(np.abs(centers - middle)))
+    if limit > 0:
+        centers, own = np.clip(centers, middle - limit, middle + limit), np.minimum(own, limit)
+    mean = float(centers.mean())
+    each = np.hypot(own, centers - mean)
     # By the largest, so that no square overflows.
     largest = float(each.max())
     common = largest * float(np.sqrt(((each / largest) ** 2).mean())) if largest else 1.0
@@ -158,6 +202,6 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
 def _means(system: System, end: int) -> dict[str, float]:
     """Of the variables that were observed in the first `end` time steps."""
     observed = system.observed[:, :end]
-    means, _ = mean_and_scale(system.values[:, :end], observed)
+    means, _ = robust_mean_and_scale(system.values[:, :end], observed)
     rows = np.flatnonzero(observed.any(-1)).tolist()
     return {system.variables[row]: float(means[row, 0]) for row in rows}

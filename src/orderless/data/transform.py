@@ -97,6 +97,7 @@ class Transform:
                 levels. None where there was one system
     shared      all variables have one center and scale, whatever their names: they are exchangeable
     watch_constants     a constant of `fit` is 0 in `values`, and `departures` holds its changes
+    limit       standard deviations from the center beyond which values are drawn in
     """
 
     scales: Scales
@@ -104,6 +105,7 @@ class Transform:
     centers: Mapping[str, Mapping[str, float]] | None = None
     shared: bool = False
     watch_constants: bool = False
+    limit: float = FARTHEST
 
     def apply(self, system: System, *, last: int | None = None, end: int | None = None) -> Scaled:
         """The first `end` time steps of a system, and of them the last `last`.
@@ -173,7 +175,7 @@ class Transform:
         )
         if last is not None:
             values, observed = values[:, -last:], observed[:, -last:]
-        scaled = np.clip((values - center) / scale, -FARTHEST, FARTHEST)
+        scaled = np.clip((values - center) / scale, -self.limit, self.limit)
         departures = np.full(values.shape, np.nan)
         if self.watch_constants:
             held = self.is_constant(names)

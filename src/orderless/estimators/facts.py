@@ -40,6 +40,7 @@ TRANSFORM = record(
         "centers": optional(mapping(mapping(number()))),
         "shared": flag,
         "watch_constants": flag,
+        "limit": number(1, 1e8),
     }
 )
 SHARED = {

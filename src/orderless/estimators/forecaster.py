@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, System, read_panel, write_forecast
+from orderless.data.extremes import draw_in
 from orderless.data.reading import FINER
 from orderless.data.scaling import fit_scaler, learn_baselines, scales_of_training
 from orderless.data.transform import Scaled, Transform, never_changes, stack_facts, stack_systems
@@ -184,20 +185,16 @@ class Forecaster(Estimator):
         systems = [self.transform_.apply(one, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         windows = windows.lengthen(self.reach)
-        series = Series.from_arrays(
-            [one.values for one in systems],
-            [one.observed for one in systems],
-            device=choose_device(self.device),
+        teaching = draw_in(systems, windows.ends, stacklevel=4)
+        reporter, evaluator = self._evaluator(systems), self._evaluator(teaching)
+        fitted = fit_stack(
+            evaluator, reporter, windows, self.season_, self._choices(), self._run(checkpoint)
         )
-        changes = stack_facts([~one.constant for one in systems]).to(series.flat.device)
-        baselines = stack_facts([one.baseline for one in systems]).float().to(changes.device)
-        evaluator = WindowEvaluator(series, changes, baselines, windows.context, self.horizon_)
-        fitted = fit_stack(evaluator, windows, self.season_, self._choices(), self._run(checkpoint))
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         self.quantile_table_ = fitted.table
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self.error_table_ = self._calibrate(evaluator, windows)
-        self._write_report(panel, evaluator, windows, fitted)
+        self._write_report(panel, reporter, windows, fitted)
         return self._finish(fitted.outcomes.values())
 
     def predict(
@@ -319,6 +316,16 @@ class Forecaster(Estimator):
     def reach(self) -> int:
         """Time steps of history that members see; the seasonal naive forecast needs a season."""
         return max(self.context_, self.season_)
+
+    def _evaluator(self, systems: Sequence[Scaled]) -> WindowEvaluator:
+        series = Series.from_arrays(
+            [one.values for one in systems],
+            [one.observed for one in systems],
+            device=choose_device(self.device),
+        )
+        changes = stack_facts([~one.constant for one in systems]).to(series.flat.device)
+        baselines = stack_facts([one.baseline for one in systems]).float().to(changes.device)
+        return WindowEvaluator(series, changes, baselines, self.reach, self.horizon_)
 
     def _choices(self) -> Choices:
         user = self.network or {}

@@ -111,12 +111,13 @@ def check_members(names: Any) -> tuple[str, ...]:
 
 def fit_stack(
     evaluator: WindowEvaluator,
+    reporter: WindowEvaluator,
     windows: ForecastingWindows,
     season: int,
     choices: Choices,
     run: Run,
 ) -> FittedStack:
-    """Fit every member, and weigh them."""
+    """Fit every member, and weigh them; the reporter sees all readings as they are."""
     losses = _losses_of(choices.loss)
     folds = cut_folds(windows.train, windows.selection, windows.horizon, held_out=windows.held_out)
     # Otherwise nothing would be left that has not seen the selection windows.
@@ -154,7 +155,7 @@ def fit_stack(
     tried += idle
     known = {one.name: 0.0 for one in tried}
     known |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
-    errors = {one.name: evaluator.errors(windows.calibration, one) for one in tried}
+    errors = {one.name: reporter.errors(windows.calibration, one) for one in tried}
     return FittedStack(stack, table, errors, known, outcomes)
 
 
