@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
 from orderless.bench.records import find_result, path_of
-from orderless.bench.workers import run_side_by_side
+from orderless.bench.workers import Attempt, Run, attempt, run_side_by_side
 from orderless.errors import SettingError
 from orderless.io import make_folder
 
