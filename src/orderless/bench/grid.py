@@ -114,7 +114,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, folder: Path) -> Gri
     # A peer that nobody has run is a line below the table, not a column of words.
     there = {cell.model for cell, result in results.items() if result is not None}
     absent = tuple(model for model in table.peers if model not in there)
-    columns = {name: told for name, told in table.columns.items() if name not in absent}
+    columns = {name: options for name, options in table.columns.items() if name not in absent}
     table = replace(table, columns=columns)
     results = {cell: result for cell, result in results.items() if cell.model not in absent}
     if table.simulated:

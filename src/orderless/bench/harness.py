@@ -48,7 +48,7 @@ def run_cells(
     With several jobs, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
 
-    fit_of      tells what a cell is fitted on: cells with the same go to one process
+    fit_of      what a cell is fitted on: cells with the same go to one process
     """
     if jobs < 1:
         raise SettingError(f"`jobs` is {jobs}; at least one has to do the work.")

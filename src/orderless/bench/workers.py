@@ -124,7 +124,7 @@ def _work(connection: Connection, run: Run, folder: Path, threads: int) -> None:
     # Ctrl-C is for the one who started us; they end us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
-    # When the one who started us is gone, what was done is on disk, and there is nobody to tell.
+    # When the one who started us is gone, what was done is on disk, and nobody listens.
     with suppress(EOFError, BrokenPipeError):
         while True:
             for cell in connection.recv():
