@@ -1,6 +1,9 @@
 """What may stand in the config of a saved estimator, fact by fact."""
 
+from typing import Any
+
 from orderless.data.frequency import UNITS
+from orderless.errors import ModelFileError
 from orderless.schema import (
     Check,
     either,
@@ -21,6 +24,8 @@ NAMES = listing(text(), distinct=True)
 LABEL = either(text(), number(), flag, listing(either(text(), number(), flag)))
 """Of a column."""
 SIZE = whole(1, 2**20)
+MOST_CHARACTERS = 2**24
+"""In the names of all classes, each as wide as the widest."""
 RANGE = listing(number(0, 1e6), 2)
 FREQUENCIES = listing(
     record(
@@ -55,6 +60,23 @@ SHARED = {
     "network": NETWORK,
     "report": listing(text()),
 }
+
+
+def _classifier(facts: dict[str, Check]) -> Check:
+    """Variables that are not told apart by name have one scale, under no name."""
+    each = record(facts)
+
+    def check(value: Any, where: str) -> None:
+        each(value, where)
+        if not value["names"] and "" not in value["scales"]:
+            raise ModelFileError(f"{where}.scales lacks the scale of all variables.")
+        width = int(value["classes_dtype"][2:]) if value["classes_dtype"][1] in "US" else 0
+        if width * len(value["classes"]) > MOST_CHARACTERS:
+            raise ModelFileError(f"{where}.classes_dtype is too wide for so many classes.")
+
+    return check
+
+
 FACTS: dict[str, Check] = {
     "Forecaster": record(
         SHARED
@@ -69,7 +91,7 @@ FACTS: dict[str, Check] = {
             "usual_spreads": optional(mapping(number(0))),
         }
     ),
-    "Classifier": record(
+    "Classifier": _classifier(
         SHARED
         | {
             "classes": listing(either(text(), number(), flag)),
