@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orderless.data import Frequency, read_panel, write_forecast, write_scores
+from orderless.data.panel import TimeForm
 from orderless.data.timestamps import parse_numbers, parse_text, write_text
 from orderless.errors import DataError
 
@@ -37,7 +38,7 @@ def test_time_stamps_written_as_text_are_read(texts):
 
 def test_a_clock_of_twelve_hours_is_read_and_written_back():
     texts = ["1/31/2026 11:00 AM", "1/31/2026 12:00 PM"]
-    times, form = parse_text(pl.Series(texts), "here")
+    times, form = parse_text(pl.Series(texts), "here", TimeForm())
     assert times.astype("M8[m]").astype(str).tolist() == ["2026-01-31T11:00", "2026-01-31T12:00"]
     assert write_text(times, form).to_list() == ["01/31/2026 11:00 AM", "01/31/2026 12:00 PM"]
 
@@ -141,7 +142,7 @@ def test_a_mean_step_is_written_as_finely_as_the_input_and_no_finer():
 def test_text_of_which_only_some_has_an_offset_is_refused():
     for texts in (["2026-01-01T00:00Z", "2026-01-01T01:00"], ["2026-01-01", "2026-01-02T00:00Z"]):
         with pytest.raises(DataError, match="some have none"):
-            parse_text(pl.Series(texts), "here")
+            parse_text(pl.Series(texts), "here", TimeForm())
 
 
 @pytest.mark.parametrize(
@@ -248,5 +249,8 @@ def test_counters_that_begin_like_years_only_count(numbers):
 
 
 def test_digits_in_quotes_are_dates_in_likely_years_only():
-    assert parse_text(pl.Series(["20260131", "20260201"]), "a column")[1].pattern == "%Y%m%d"
-    assert parse_text(pl.Series(["00010101", "00010102"]), "a column") is None
+    assert (
+        parse_text(pl.Series(["20260131", "20260201"]), "a column", TimeForm())[1].pattern
+        == "%Y%m%d"
+    )
+    assert parse_text(pl.Series(["00010101", "00010102"]), "a column", TimeForm()) is None

@@ -3,10 +3,11 @@ from datetime import timedelta, timezone
 import numpy as np
 import pandas as pd
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pytest
 from dateutil import tz
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from orderless.data import Frequency, read_panel, write_forecast, write_scores
@@ -141,26 +142,73 @@ def test_scores_go_to_the_rows_they_belong_to(kind):
     assert list(each["b"].to_numpy()) == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+LIBRARIES = {
+    "pandas": lambda frame: frame,
+    "pandas index": lambda frame: frame.set_index("time"),
+    "pandas of Arrow": lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    "polars": pl.from_pandas,
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "dict": lambda frame: {name: frame[name].to_numpy() for name in frame},
+}
+CLOCKS = {
+    "datetime": lambda times: times,
+    "zoned": lambda times: times.tz_localize("UTC").tz_convert("America/New_York"),
+    "offset": lambda times: times.tz_localize("UTC").tz_convert("+05:30"),
+    "coarse": lambda times: times.as_unit("s"),
+    "iso": lambda times: times.strftime("%Y-%m-%dT%H:%M:%S"),
+    "iso with an offset": lambda times: times.strftime("%Y-%m-%d %H:%M-03:30"),
+    "day first": lambda times: times.strftime("%d.%m.%Y %H:%M"),
+    "as numbers": lambda times: times.strftime("%Y%m%d%H").astype("int64"),
+    "durations": lambda times: times - times[0],
+    "numbers": lambda times: (times.asi8 // times.asi8[0]).astype("int32") + np.arange(len(times)),
+    "fractions": lambda times: np.arange(len(times)) / 4,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
 @settings(max_examples=25)
-@given(random=st.randoms(use_true_random=False), groups=st.integers(1, 3))
-def test_what_was_read_is_written_back_in_the_order_of_the_rows(library, random, groups):
-    table = [
-        (f"plant {group}", step, random.random(), random.choice([random.random(), np.nan]))
-        for group in range(groups)
-        for step in range(random.randint(2, 6))
-    ]
-    random.shuffle(table)
-    columns = dict(
-        zip(["plant", "time", "x", "y"], map(list, zip(*table, strict=True)), strict=True)
-    )
-    panel = read_panel(library(columns), group="plant")
-    result = write_scores(panel, [system.values for system in panel.systems])
-    back = {name: list(np.asarray(result[name])) for name in columns}
-    assert back["plant"] == columns["plant"]
-    assert back["time"] == columns["time"]
-    assert back["x"] == columns["x"]
-    assert np.array_equal(back["y"], columns["y"], equal_nan=True)
+@given(
+    clock=st.sampled_from(list(CLOCKS)),
+    step=st.sampled_from(["1h", "6h", "1D", "7D"]),
+    groups=st.integers(1, 3),
+    long=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_any_frame_comes_back_as_it_was(library, clock, step, groups, long, seed):
+    # polars has no zones without a name, and arrays have none at all.
+    assume((library, clock) != ("polars", "offset"))
+    assume(library != "dict" or clock not in ("zoned", "offset"))
+    random = np.random.default_rng(seed)
+    parts = []
+    for group in range(groups):
+        length = int(random.integers(4, 12))
+        when = pd.Index(CLOCKS[clock](pd.date_range("2024-03-01", periods=length, freq=step)))
+        part = pd.DataFrame({"plant": f"plant {group}", "time": when})
+        part["b"], part["a"] = random.normal(size=(2, length))
+        parts.append(part.drop(index=random.choice(np.arange(2, length - 1))))
+    frame = pd.concat(parts, ignore_index=True)
+    frame.loc[random.random(len(frame)) < 0.2, "a"] = np.nan
+    if long:
+        frame = frame.melt(["plant", "time"], ["b", "a"])
+    frame = LIBRARIES[library](frame.iloc[random.permutation(len(frame))].reset_index(drop=True))
+    panel = read_panel(frame, group="plant", time="time")
+    result = write_scores(panel, [one.values for one in panel.systems], name="value")
+    assert type(result) is type(frame)
+    if isinstance(frame, pd.DataFrame):
+        # Numbers come back as ordinary ones.
+        floats = ["a", "b", "value", *(["time"] if clock == "fractions" else [])]
+        kinds = {name: "float64" for name in floats if name in frame}
+        pd.testing.assert_frame_equal(result[list(frame.columns)], frame.astype(kinds))
+    elif isinstance(frame, pl.DataFrame):
+        assert result.select(frame.columns).with_columns(cs.float().fill_nan(None)).equals(frame)
+    elif isinstance(frame, pa.Table):
+        assert result.select(frame.column_names).schema.equals(frame.schema)
+        assert str(result.select(frame.column_names).to_pydict()).replace("nan", "None") == str(
+            frame.to_pydict()
+        ).replace("nan", "None")
+    else:
+        for name, column in frame.items():
+            assert np.array_equal(result[name], column, equal_nan=column.dtype.kind == "f")
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])

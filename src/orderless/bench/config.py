@@ -21,7 +21,7 @@ class CellConfig:
     model                       a name that the table knows
     protocol                    fair or paper
     seeds                       each is one run
-    options                     everything else the model is told, as `frozen` makes it; `budget`
+    options                     everything else the model is given, as `frozen` makes it; `budget`
                                 is how long a network is trained at most; where `epochs` stands
                                 instead, they are whole passes unless a budget is added
     """

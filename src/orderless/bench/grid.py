@@ -114,7 +114,7 @@ def build_grid(table: Table, protocol: str, metric: Metric, folder: Path) -> Gri
     # A peer that nobody has run is a line below the table, not a column of words.
     there = {cell.model for cell, result in results.items() if result is not None}
     absent = tuple(model for model in table.peers if model not in there)
-    columns = {name: told for name, told in table.columns.items() if name not in absent}
+    columns = {name: options for name, options in table.columns.items() if name not in absent}
     table = replace(table, columns=columns)
     results = {cell: result for cell, result in results.items() if cell.model not in absent}
     if table.simulated:
@@ -169,9 +169,8 @@ class _Figures:
     ) -> None:
         self.table, self.metric, self.published = table, metric, published
         self.results = {(c.dataset, c.setting, c.model): one for c, one in results.items()}
-        self.words = {
-            (c.dataset, c.setting, c.model): NOT_RUN if has_data(c) else NO_DATA for c in results
-        }
+        one_of = {cell.dataset: cell for cell in results}
+        self.words = {name: NOT_RUN if has_data(c) else NO_DATA for name, c in one_of.items()}
         self.places: list[Place] = list(dict.fromkeys((c.dataset, c.setting) for c in results))
         self.columns = table.models + published.models
 
@@ -199,7 +198,7 @@ class _Figures:
             return Figure(value, remark=self.contradiction(place, column, value))
         result = self.results[*place, column]
         if result is None:
-            return Figure(words=self.words[*place, column])
+            return Figure(words=self.words[place[0]])
         name = self.metric.name
         return Figure(
             result.mean(name),

@@ -9,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
 from orderless.bench.records import find_result, path_of
-from orderless.bench.workers import run_side_by_side
+from orderless.bench.workers import Attempt, Run, attempt, run_side_by_side
 from orderless.errors import SettingError
 from orderless.io import make_folder
 
@@ -49,7 +48,7 @@ def run_cells(
     With several jobs, each is a process of its own and takes one cell after another; `run` must
     then be a function of a module. Otherwise cells run here, in order.
 
-    fit_of      tells what a cell is fitted on: cells with the same go to one process
+    fit_of      what a cell is fitted on: cells with the same go to one process
     """
     if jobs < 1:
         raise SettingError(f"`jobs` is {jobs}; at least one has to do the work.")

@@ -62,7 +62,7 @@ def start_measuring() -> None:
 
 
 def peak_bytes() -> int | None:
-    """The peak since `start_measuring`; None on a system that does not tell."""
+    """The peak since `start_measuring`; None where the system does not report it."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     if not STATUS.exists():

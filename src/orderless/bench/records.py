@@ -127,10 +127,10 @@ def describe_machine() -> dict[str, Any]:
     import torch
 
     cuda = torch.cuda.is_available()
-    # A copy whose history is missing or lags behind, as on a lent machine, is told its commit.
-    told = os.environ.get("ORDERLESS_COMMIT")
-    commit = told or _git("rev-parse", "HEAD")
-    changes = None if told or not commit else bool(_git("status", "--porcelain", "--", ":/src"))
+    # A copy whose history is missing or lags behind, as on a lent machine, is given its commit.
+    given = os.environ.get("ORDERLESS_COMMIT")
+    commit = given or _git("rev-parse", "HEAD")
+    changes = None if given or not commit else bool(_git("status", "--porcelain", "--", ":/src"))
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": commit,

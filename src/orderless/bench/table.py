@@ -36,10 +36,10 @@ class Table:
     """A table or an analysis of the paper: a cell for each set, setting and column.
 
     settings    horizons, say, or numbers of variables; "all" where there is one a set
-    columns     what each model is told; a name alone is looked up by `run`
+    columns     what each model is given; a name alone is looked up by `run`
     drawn       the columns that draw numbers, and so have seeds; None where all do
     metrics     for each protocol that it has, the figures it shows
-    paper       what a column of a set is told besides under `paper`
+    paper       what a column of a set is given besides under `paper`
     seeds_of    the seeds of a setting, where they are not those that were asked for
     simulated   whether it needs no data
     by_series   whether an average counts every series of M4 once, not every row

@@ -1,4 +1,4 @@
-"""Processes that run cells side by side, on one GPU or on the cores of a machine.
+"""Cells, tried here or by processes side by side, on one GPU or on the cores of a machine.
 
 A process that dies, or meets an error that may have spoiled it (of the GPU, say), is replaced; its
 cell has failed, and everything else goes on.
@@ -6,16 +6,49 @@ cell has failed, and everything else goes on.
 
 import multiprocessing
 import signal
+import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 import torch
 
-from orderless.bench.attempts import Attempt, Run, attempt
 from orderless.bench.config import CellConfig
+from orderless.bench.records import Outcome, write_result
+from orderless.errors import OrderlessError
+
+Run = Callable[[CellConfig], Outcome]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What became of one cell; `trouble` is empty where nothing went wrong."""
+
+    trouble: str = ""
+    unexpected: bool = False
+    """Whether the trouble is none that this library knows: the process may be beyond repair."""
+    seconds: float = 0.0
+
+
+def attempt(cell: CellConfig, run: Run, folder: Path) -> Attempt:
+    """Run one cell and write its result."""
+    begun = time.perf_counter()
+    try:
+        write_result(cell, run(cell), folder)
+    except OrderlessError as error:
+        return Attempt(str(error))
+    except torch.OutOfMemoryError as error:
+        return Attempt(f"too large for the memory here: {error}")
+    except Exception as error:
+        # A night of cells is worth more than an early end; the words lead to the line.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}, line {place.lineno}"
+        return Attempt(f"{type(error).__name__} in {where}: {error}", unexpected=True)
+    return Attempt(seconds=time.perf_counter() - begun)
 
 
 class _Worker:
@@ -91,7 +124,7 @@ def _work(connection: Connection, run: Run, folder: Path, threads: int) -> None:
     # Ctrl-C is for the one who started us; they end us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
-    # When the one who started us is gone, what was done is on disk, and there is nobody to tell.
+    # When the one who started us is gone, what was done is on disk, and nobody listens.
     with suppress(EOFError, BrokenPipeError):
         while True:
             for cell in connection.recv():

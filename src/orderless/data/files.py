@@ -1,5 +1,7 @@
 """CSV and parquet files by path."""
 
+import csv
+import io
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -44,17 +46,20 @@ def write_table(table: Any, path: str | PathLike[str]) -> None:
     The index of a pandas frame is written as a column unless it only counts the rows.
     """
     check_destination(path, TABLES)
-    frame = import_frames("frames_in").as_polars(table)
+    frame = import_frames("frames_out").to_write(table)
     with whole_file(path) as draft:
         try:
             if draft.suffix in PARQUET:
                 frame.write_parquet(draft)
+            elif draft.suffix == ".csv":
+                frame.write_csv(draft)
             else:
-                separator = "\t" if draft.suffix == ".tsv" else ","
-                _in_plain_words(frame).write_csv(draft, separator=separator)
+                rows = csv.reader(io.StringIO(frame.write_csv(), newline=""))
+                with draft.open("w", encoding="utf-8", newline="") as file:
+                    csv.writer(file, delimiter="\t").writerows(rows)
         except OSError:
             raise
-        except Exception as error:  # of polars, which has its own, also for a full disk
+        except Exception as error:  # every library has errors of its own, also for a full disk
             kind = "parquet" if draft.suffix in PARQUET else "CSV"
             raise DataError(f"{path} cannot be written as {kind}: {error}") from error
 
@@ -73,13 +78,3 @@ def _read_parquet(path: Path) -> Any:
         raise DataError(f"{path.name} cannot be read as parquet: {error}") from error
     numbered = frame.columns[-1:] == [NAMELESS_INDEX] and frame.dtypes[-1].is_numeric()
     return frame.drop(NAMELESS_INDEX) if numbered else frame
-
-
-def _in_plain_words(frame: Any) -> Any:
-    """Time stamps as people write them, without digits that are zero in all rows."""
-    import polars.selectors as cs
-
-    naive, aware = cs.datetime(time_zone=None), cs.datetime(time_zone="*")
-    return frame.with_columns(
-        naive.dt.strftime("%Y-%m-%d %H:%M:%S%.f"), aware.dt.strftime("%Y-%m-%d %H:%M:%S%.f%:z")
-    )

@@ -7,7 +7,7 @@ and text are polars series, time stamps are NumPy arrays in UTC.
 import importlib
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Any
@@ -39,22 +39,14 @@ class Column:
     values      numbers, truth values or text, null where missing
     moments     time stamps or durations in UTC, NaT where missing
     odd         what it holds that is neither, for an error
-    dtype       of the column in its library, to give results the same
-    zone        the name of the time zone of zone-aware time stamps
-    unit        in which its library counts time
-    index       whether it was the index of a pandas frame
-    period      for an index of pandas periods: their frequency
+    form        what its library says about it: name, type, unit and zone of time
     """
 
     label: Hashable
     values: pl.Series | None = None
     moments: np.ndarray | None = None
     odd: str = ""
-    dtype: Any = None
-    zone: str | None = None
-    unit: str | None = None
-    index: bool = False
-    period: str | None = None
+    form: TimeForm = field(default_factory=TimeForm)
 
     @property
     def where(self) -> str:
@@ -66,11 +58,9 @@ class Column:
         """What is in it: "number", "time" (also as text), "text" or "other"."""
         if self.odd:
             return "other"
-        if self.values is None:
+        if self.stamps is not None:
             return "time"
-        if self.values.dtype != pl.String:
-            return "number"
-        return "text" if self.stamps is None else "time"
+        return "number" if self.text is None else "text"
 
     @property
     def text(self) -> pl.Series | None:
@@ -81,31 +71,16 @@ class Column:
     def stamps(self) -> tuple[np.ndarray, TimeForm] | None:
         """Time stamps in nanoseconds and how they were written; None where there are none."""
         if self.moments is not None:
-            kind = "duration" if self.moments.dtype.kind == "m" else "datetime"
-            kind = "date" if self.unit == "D" else kind
-            form = TimeForm(kind, time_zone=self.zone, unit=self.unit or "ns", period=self.period)
-            return to_nanoseconds(self.moments, self.where), self._named(form)
-        found = None if self.text is None else parse_text(self.text, self.where)
-        return None if found is None else (found[0], self._named(found[1]))
+            return to_nanoseconds(self.moments, self.where), self.form
+        return None if self.text is None else parse_text(self.text, self.where, self.form)
 
     @cached_property
     def numbers(self) -> pl.Series | None:
         """Numbers; also text of whole numbers of which some have leading zeros, as in a file."""
-        if self.text is None:
-            return self.values
-        if not self.text.str.contains(PADDED).any():
-            return None
+        if self.text is None or not self.text.str.contains(PADDED).any():
+            return self.values if self.text is None else None
         numbers = self.text.str.strip_chars().cast(pl.Int64, strict=False)
         return None if numbers.null_count() > self.text.null_count() else numbers
-
-    def _named(self, form: TimeForm) -> TimeForm:
-        return replace(form, name=self.label, index=self.index, dtype=self.dtype)
-
-    @property
-    def as_numbers(self) -> TimeForm:
-        """The form of numbers that count time."""
-        floats = self.numbers is not None and self.numbers.dtype.is_float()
-        return self._named(TimeForm("number", floats=floats))
 
 
 @dataclass(frozen=True)
@@ -162,23 +137,6 @@ def open_table(data: Any) -> Table | None:
     counted = index if type(native.index).__name__ == "RangeIndex" else None
     index = None if counted else index
     return Table(tuple(columns), library, index, counted, native.index, len(native))
-
-
-def as_polars(data: Any) -> pl.DataFrame:
-    """Any frame or dict of columns as a polars frame; an index is a column too."""
-    native = nw.to_native(data, pass_through=True)
-    if isinstance(native, pl.DataFrame):
-        return native
-    if hasattr(native, "reset_index") and type(native.index).__name__ != "RangeIndex":
-        native = native.reset_index()
-    table = open_table(native)
-    if table is None:
-        raise DataError(
-            f"A table is a frame or a dict of columns, and this is a {type(data).__name__}."
-        )
-    frame = pl.DataFrame([_to_polars(str(place), one) for place, one in enumerate(table.columns)])
-    frame.columns = [str(one.label) for one in table.columns]
-    return frame
 
 
 def to_matrix(columns: Sequence[Column]) -> np.ndarray:
@@ -244,11 +202,10 @@ def _from_array(label: Hashable, array: np.ndarray, dtype: Any = None) -> Column
     if kind in "mM":
         unit = np.datetime_data(array.dtype)[0]
         # A dict of arrays can hold any unit, pandas one only.
-        unit = unit if dtype is not None or array.dtype == "M8[D]" else "ns"
-        return Column(label, moments=array, dtype=dtype, unit=unit)
+        return _time(label, array, unit if dtype is not None or unit == "D" else "ns", dtype)
     if kind in "OUT":
         return _from_objects(label, array.astype(object).tolist(), dtype)
-    return _odd(label, dtype, f"values of type {array.dtype}")
+    return _odd(label, f"values of type {array.dtype}")
 
 
 def _from_objects(label: Hashable, entries: list[Any], dtype: Any) -> Column:
@@ -259,18 +216,24 @@ def _from_objects(label: Hashable, entries: list[Any], dtype: Any) -> Column:
         types = set(map(type, entries))
     types -= {type(None)}
     if types and all(issubclass(one, date) for one in types):
-        return _from_dates(label, entries, dtype)
+        return _from_dates(label, entries)
     try:
         if all(issubclass(one, str) for one in types):
             text = pl.Series([one if one is None else str(one) for one in entries], dtype=pl.String)
             return _from_polars(label, text, dtype)
+        if (
+            types == {int}
+            and None not in entries
+            and -(2**63) <= min(entries) <= max(entries) < 2**63
+        ):
+            return _from_polars(label, pl.Series(entries, dtype=pl.Int64), None)
         numbers = np.array([to_number(one) for one in entries], np.float64)
-        return _from_polars(label, pl.Series(numbers), dtype)
+        return _from_polars(label, pl.Series(numbers), None)
     except (TypeError, ValueError, OverflowError):
-        return _odd(label, dtype, entries)
+        return _odd(label, entries)
 
 
-def _from_dates(label: Hashable, entries: list[Any], dtype: Any) -> Column:
+def _from_dates(label: Hashable, entries: list[Any]) -> Column:
     """Python dates or datetimes; None where one is missing."""
     aware = {getattr(one, "tzinfo", None) is not None for one in entries if one is not None}
     if len(aware) > 1:
@@ -281,8 +244,7 @@ def _from_dates(label: Hashable, entries: list[Any], dtype: Any) -> Column:
     if aware == {True}:
         entries = [one and one.astimezone(UTC).replace(tzinfo=None) for one in entries]
     unit = "ns" if any(isinstance(one, datetime) for one in entries) else "D"
-    zone = "UTC" if aware == {True} else None
-    return Column(label, moments=np.array(entries, "M8[us]"), dtype=dtype, zone=zone, unit=unit)
+    return _time(label, np.array(entries, "M8[us]"), unit, zone="UTC" if aware == {True} else None)
 
 
 def _from_polars(label: Hashable, series: pl.Series, dtype: Any) -> Column:
@@ -298,59 +260,57 @@ def _from_polars(label: Hashable, series: pl.Series, dtype: Any) -> Column:
         zone = kind.time_zone
         if zone is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        moments = series.to_numpy()
-        return Column(label, moments=moments, dtype=dtype, zone=zone, unit=kind.time_unit)
+        return _time(label, series.to_numpy(), kind.time_unit, dtype, zone)
     elif isinstance(kind, pl.Duration):
-        return Column(label, moments=series.to_numpy(), dtype=dtype, unit=kind.time_unit)
+        return _time(label, series.to_numpy(), kind.time_unit, dtype)
     elif kind == pl.Date:
-        return Column(label, moments=series.to_numpy(), dtype=dtype, unit="D")
+        return _time(label, series.to_numpy(), "D", dtype)
     elif kind == pl.Object:
         return _from_objects(label, series.to_list(), dtype)
     elif not (kind.is_numeric() or kind in (pl.Boolean, pl.String)):
-        return _odd(label, dtype, f"values of type {kind}")
-    return Column(label, series, dtype=dtype)
-
-
-def _arrow() -> Any:
-    return importlib.import_module("pyarrow")
+        return _odd(label, f"values of type {kind}")
+    form = TimeForm("number", label, dtype=dtype, floats=series.dtype.is_float())
+    return Column(label, series, form=form)
 
 
 def _from_arrow(label: Hashable, column: Any, dtype: Any) -> Column:
     """A column from an array of Arrow; a zone may be an offset, of which polars knows none."""
-    pa = _arrow()
+    arrow = importlib.import_module("pyarrow")
     try:
-        if pa.types.is_dictionary(column.type):
+        if arrow.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
-        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
+        if arrow.types.is_decimal(column.type):
+            column = column.cast(arrow.float64())
+        zone = column.type.tz if arrow.types.is_timestamp(column.type) else None
         if zone is not None:
-            column = column.cast(pa.timestamp(column.type.unit))
+            column = column.cast(arrow.timestamp(column.type.unit))
         unit = getattr(column.type, "unit", None)
         found = _from_polars(label, pl.Series(column), dtype)
     except (Exception, pl.exceptions.PanicException):
         # Arrow has more types than anybody else.
-        return _odd(label, dtype, f"values of type {column.type}")
-    return found if found.moments is None else replace(found, zone=zone, unit=unit or found.unit)
+        return _odd(label, f"values of type {column.type}")
+    form = replace(found.form, time_zone=zone, unit=unit or found.form.unit)
+    return replace(found, form=form)
 
 
 def _from_pandas(label: Hashable, column: Any) -> Column:
-    """A column from a series or an index of pandas."""
+    """A column from a series of pandas."""
     dtype = column.dtype
     if hasattr(dtype, "categories"):
         # Categories that are no text are ids or what else their values are.
         gaps = dtype.categories.dtype.kind in "biu" and column.isna().any()
         plain = column.astype("float64" if gaps else dtype.categories.dtype)
         found = _from_pandas(label, plain)
-        return found if found.text is None else replace(found, dtype=dtype)
+        kept = found.form.dtype if found.text is None else dtype
+        return replace(found, form=replace(found.form, dtype=kept))
     if getattr(dtype, "tz", None) is not None:
         moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        zone = name_of_zone(dtype.tz)
-        return Column(label, moments=moments, dtype=dtype, zone=zone, unit=dtype.unit)
+        return _time(label, moments, dtype.unit, dtype, name_of_zone(dtype.tz))
     if isinstance(dtype, np.dtype):
         return _from_array(label, column.to_numpy(), dtype)
     if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
-        return _from_arrow(label, _arrow().chunked_array([column.array.__arrow_array__()]), dtype)
+        chunks = [column.array.__arrow_array__()]
+        return _from_arrow(label, importlib.import_module("pyarrow").chunked_array(chunks), dtype)
     if dtype.kind in "biuf":
         gaps = {"dtype": np.float64, "na_value": np.nan} if column.isna().any() else {}
         return _from_array(label, column.to_numpy(**gaps), dtype)
@@ -366,22 +326,31 @@ def _from_index(index: Any) -> Column | None:
             "time=, variable= and value=, or group=."
         )
     if kind == "PeriodIndex":
-        moments = index.to_timestamp().to_numpy()
-        return Column(label, moments=moments, unit="ns", index=True, period=index.freqstr)
-    if kind == "RangeIndex":
-        values = pl.Series(index.to_numpy())
-        return None if index.step < 0 else Column(label, values, index=True)
-    column = replace(_from_pandas(label, index.to_series()), index=True)
-    counts = column.kind == "number" and is_time_name(label)
-    return column if counts or column.kind == "time" else None
+        found = _time(label, index.to_timestamp().to_numpy(), "ns")
+        found = replace(found, form=replace(found.form, period=index.freqstr))
+    else:
+        found = _from_pandas(label, index.to_series())
+    ranged = kind == "RangeIndex" and index.step > 0
+    counts = found.kind == "number" and is_time_name(label)
+    if not (ranged or counts or found.kind == "time"):
+        return None
+    return replace(found, form=replace(found.form, index=True))
 
 
-def _odd(label: Hashable, dtype: Any, holds: str | list[Any]) -> Column:
+def _time(
+    label: Hashable, moments: np.ndarray, unit: str, dtype: Any = None, zone: str | None = None
+) -> Column:
+    kind = "duration" if moments.dtype.kind == "m" else "date" if unit == "D" else "datetime"
+    form = TimeForm(kind, label, time_zone=zone, unit=unit, dtype=dtype)
+    return Column(label, moments=moments, form=form)
+
+
+def _odd(label: Hashable, holds: str | list[Any]) -> Column:
     """A column that nobody can read: what it holds, or all entries, of which one is shown."""
     if isinstance(holds, list):
         row = next(row for row, one in enumerate(holds) if not _is_number(one))
         holds = f"{repr(holds[row])[:40]} in row {row}"
-    return Column(label, odd=holds, dtype=dtype)
+    return Column(label, odd=holds)
 
 
 def _is_number(entry: Any) -> bool:
@@ -390,19 +359,3 @@ def _is_number(entry: Any) -> bool:
     except (TypeError, ValueError, OverflowError):
         return False
     return True
-
-
-def _to_polars(name: str, column: Column) -> pl.Series:
-    if column.odd:
-        raise DataError(f"The {column.where} holds {column.odd}, which no file can hold.")
-    if column.moments is None:
-        return pl.Series(name, column.values)
-    assert column.stamps is not None
-    series = pl.Series(name, column.stamps[0])
-    if column.zone is None:
-        return series.cast(pl.Date) if column.unit == "D" else series
-    series = series.dt.replace_time_zone("UTC")
-    try:
-        return series.dt.convert_time_zone(column.zone)
-    except pl.exceptions.ComputeError:
-        return series  # an offset, of which polars knows none

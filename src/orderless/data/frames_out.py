@@ -2,13 +2,15 @@
 
 import importlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import polars as pl
 
+from orderless.data.containers import to_array
 from orderless.data.panel import Form, TimeForm
 from orderless.data.timestamps import write_text
 from orderless.errors import DataError
@@ -78,6 +80,28 @@ def build_frame(
     return frame if library.is_pandas() else library.to_native_namespace().DataFrame(frame)
 
 
+def to_write(table: Any) -> nw.DataFrame:
+    """A frame or a dict of columns as it goes to a file: without an index that counts the rows."""
+    if isinstance(table, Mapping):
+        arrays = {name: to_array(column, f"column {name!r}") for name, column in table.items()}
+        if len({len(one) for one in arrays.values()}) > 1:
+            raise DataError("The columns differ in length. Give all of them the same.")
+        columns = [one.tolist() if one.dtype.kind in "OUT" else one for one in arrays.values()]
+        frame = pl.DataFrame(dict(zip(map(str, arrays), columns, strict=True)))
+        return nw.from_native(frame)
+    if not nw.dependencies.is_into_dataframe(table):
+        raise DataError(
+            f"A table is a frame or a dict of columns, and this is a {type(table).__name__}."
+        )
+    frame = nw.from_native(table, eager_only=True)
+    if not frame.implementation.is_pandas_like():
+        return frame
+    if type(table.index).__name__ != "RangeIndex":
+        table = table.reset_index()
+    named = table.set_axis([str(label) for label in table.columns], axis=1)
+    return nw.from_native(named, eager_only=True)
+
+
 def _to_numpy(column: Names | Stamps) -> np.ndarray:
     if isinstance(column, Names):
         names = np.empty(len(column.names), object)
@@ -90,7 +114,9 @@ def _to_numpy(column: Names | Stamps) -> np.ndarray:
 
 def _to_polars(column: Names | Stamps) -> pl.Series:
     if isinstance(column, Names):
-        return pl.Series(column.names).cast(column.dtype).gather(column.codes)
+        names = pl.Series(column.names)
+        names = names if column.dtype is None else names.cast(column.dtype)
+        return names.gather(column.codes)
     form, dtype = column.form, column.form.dtype
     if form.kind == "text":
         return write_text(column.times, form)
@@ -106,10 +132,13 @@ def _to_polars(column: Names | Stamps) -> pl.Series:
 
 def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
     if isinstance(column, Names):
-        return arrow.array(column.names, column.dtype).take(arrow.array(column.codes))
+        plain = not arrow.types.is_dictionary(column.dtype)
+        names = arrow.array(column.names, None if plain else column.dtype)
+        return names.cast(column.dtype, safe=False).take(arrow.array(column.codes))
     form, dtype = column.form, column.form.dtype
     if form.kind == "text":
-        return write_text(column.times, form).to_arrow().cast(arrow.string())
+        text = write_text(column.times, form).to_arrow()
+        return text.cast(arrow.string() if arrow.types.is_dictionary(dtype) else dtype)
     array = arrow.array(column.times)
     if dtype is None or form.floats:
         return array
@@ -126,7 +155,8 @@ def _to_pandas(column: Names | Stamps, pandas: Any) -> Any:
         return names.take(column.codes).reset_index(drop=True)
     form, dtype = column.form, column.form.dtype
     if form.kind == "text":
-        return pandas.Series(write_text(column.times, form).to_list())
+        kept = None if hasattr(dtype, "categories") else dtype
+        return pandas.Series(write_text(column.times, form).to_list(), dtype=kept)
     series = pandas.Series(column.times)
     if form.time_zone is not None:
         series = series.dt.tz_localize("UTC")

@@ -76,7 +76,7 @@ def ingest(
         roles.group.label if roles.group else None,
         labels={str(name): name for name in names},
         row_labels=table.labels,
-        dtypes={one.label: one.dtype for one in named},
+        dtypes={one.label: one.form.dtype for one in named},
     )
     numbers = to_matrix([roles.value] if roles.value else roles.variables)
     known = () if time_form.only_counts else frequencies
@@ -108,7 +108,7 @@ def _time_axis(column: Column | None) -> tuple[np.ndarray | None, TimeForm]:
         times, form = column.stamps
         missing = np.isnat(times)
     elif column.numbers is not None:
-        numbers, form = column.numbers, column.as_numbers
+        numbers, form = column.numbers, column.form
         numbers = numbers.fill_nan(None) if form.floats else numbers
         missing = numbers.is_null().to_numpy()
         if (numbers.cast(pl.Float64).abs() >= 2.0**61).any():

@@ -20,9 +20,11 @@ from bisect import bisect_left
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import polars as pl
 
 from orderless.data.frames_in import Column, Table, first_no_number
+from orderless.data.panel import TimeForm
 from orderless.data.timestamps import is_time_name, parse_text
 from orderless.errors import DataError
 
@@ -107,7 +109,8 @@ def _without_saved_index(table: Table, time: Hashable) -> list[Column]:
     if numbers is not None and (elsewhere or (numbers.cast(pl.Float64).diff()[1:] == 1).all()):
         return rest
     named_so = any(one.label == "time" for one in rest)
-    return rest if named_so else [replace(first, label="time"), *rest]
+    called = replace(first, label="time", form=replace(first.form, name="time"))
+    return rest if named_so else [called, *rest]
 
 
 def _find_time(left: list[Column], index: Column | None) -> Column | None:
@@ -168,7 +171,10 @@ def _check_long(text: Column, time: Column, group: Column | None) -> None:
 
 def _distinct(column: Column) -> pl.Series:
     """Something that differs where the entries of a column do."""
-    return column.values if column.values is not None else pl.Series(column.moments)
+    if column.values is not None:
+        return column.values
+    assert column.moments is not None
+    return pl.Series(column.moments.astype(np.int64))
 
 
 def _names_variables(column: Column, time: Column) -> bool:
@@ -255,14 +261,14 @@ def _first_no_time(text: pl.Series) -> int:
 
 def _reads_as_times(text: pl.Series) -> bool:
     try:
-        return parse_text(text, "") is not None
+        return parse_text(text, "", TimeForm()) is not None
     except DataError:
         # Day or month first: they do read, and it is a later row that decides.
         return True
 
 
 def _how_to_join(date: Column | None, clock: Column) -> str:
-    if date is None or date.index:
+    if date is None or date.form.index:
         return ""
     return (
         f"; with pandas: frame[{date.label!r}] = frame[{date.label!r}].astype(str) + ' ' + "

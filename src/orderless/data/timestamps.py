@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -57,17 +58,21 @@ def to_nanoseconds(times: np.ndarray, where: str) -> np.ndarray:
     return times.astype(f"{kind}8[ns]")
 
 
-def parse_text(values: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
-    """Time stamps written as text; None where the text is something else."""
+def parse_text(values: pl.Series, where: str, form: TimeForm) -> tuple[np.ndarray, TimeForm] | None:
+    """Time stamps written as text, and their form; None where the text is something else."""
     texts = values.str.strip_chars()
     first = texts.drop_nulls().head(1)
     if first.is_empty() or not LOOKS_LIKE_DATE.fullmatch(first[0]):
         return None
     parse = _parse_iso if first.str.contains(ISO)[0] else _parse_patterns
-    return parse(texts, where)
+    found = parse(texts, where)
+    if found is None:
+        return None
+    times, pattern, zone = found
+    return times, replace(form, kind="text", pattern=pattern, time_zone=zone)
 
 
-def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
+def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, str, str | None] | None:
     parts = texts.str.extract_groups(ISO).struct.unnest()
     day, separator, clock, second, fraction, zone = parts.get_columns()
     in_clock = (day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")).alias(
@@ -101,15 +106,14 @@ def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | No
     parts_of_a_second = fraction.str.pad_end(9, "0").cast(pl.Int64).fill_null(0).to_numpy()
     times = times + parts_of_a_second.astype("m8[ns]")
     if not zones:
-        return times, TimeForm("text", pattern=pattern)
+        return times, pattern, None
     if len(set(offsets)) > 1:
         zone_of_all = "Z" if zones[0] == "Z" else "+00:00"
-        return times, TimeForm("text", pattern=pattern + zone_of_all, time_zone="UTC")
-    time_zone = str(datetime.strptime(zones[0], "%z").tzinfo)
-    return times, TimeForm("text", pattern=pattern + zones[0], time_zone=time_zone)
+        return times, pattern + zone_of_all, "UTC"
+    return times, pattern + zones[0], str(datetime.strptime(zones[0], "%z").tzinfo)
 
 
-def _parse_patterns(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm] | None:
+def _parse_patterns(texts: pl.Series, where: str) -> tuple[np.ndarray, str, None] | None:
     found: list[tuple[pl.Series, str]] = []
     first = texts.drop_nulls().head(1)
     for pattern in (day + clock for day in PATTERNS for clock in CLOCKS):
@@ -131,8 +135,7 @@ def _parse_patterns(texts: pl.Series, where: str) -> tuple[np.ndarray, TimeForm]
             f"The dates in {where} can be read day first or month first, and nothing in them "
             "decides which. Convert the column to time stamps, or write them as 2024-12-31."
         )
-    form = TimeForm("text", pattern=pattern.replace("%.f", ".%6f"))
-    return to_nanoseconds(times.to_numpy(), where), form
+    return to_nanoseconds(times.to_numpy(), where), pattern.replace("%.f", ".%6f"), None
 
 
 def parse_numbers(numbers: np.ndarray, where: str) -> tuple[np.ndarray, str] | None:

@@ -54,9 +54,7 @@ def write_forecast(
         np.array([_following(system, at, horizon, step) for at in positions], system.times.dtype)
         for system, positions, step in zip(panel.systems, starts, steps, strict=True)
     ]
-    if panel.form.kind == "wide":
-        return _wide(panel, blocks, times, cutoffs if backtest else None)
-    return _long(panel, blocks, times, cutoffs if backtest else None)
+    return _frame(panel, blocks, times, cutoffs if backtest else None)
 
 
 def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "score") -> Any:
@@ -148,72 +146,45 @@ def _arrays(panel: Panel, blocks: dict[str, list[np.ndarray]], backtest: bool) -
     return results[""] if set(results) == {""} else results
 
 
-def _wide(
+def _frame(
     panel: Panel,
     blocks: dict[str, list[np.ndarray]],
     times: list[np.ndarray],
     cutoffs: list[np.ndarray] | None,
 ) -> Any:
-    joined = np.concatenate([one.ravel() for one in times])
-    head = [*_group(panel, [one.size for one in times]), *_time(panel, joined)]
+    """A frame out of values [window, variable, step] and times [window, step] of each system.
+
+    One row a system, variable (long), window and step, in this order.
+    """
+    form = panel.form
+    lines = [len(system.variables) if form.kind == "long" else 1 for system in panel.systems]
+    names = form.labels.values() if form.kind == "wide" else [form.value]
+    sizes = [one.size for one in times]
+
+    def in_rows(each: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate([np.tile(one.ravel(), n) for one, n in zip(each, lines, strict=True)])
+
+    rows = [n * size for n, size in zip(lines, sizes, strict=True)]
+    stamps = in_rows(times)
+    head = _group(panel, rows)
+    if form.kind == "long":
+        head += _names(
+            panel, [np.repeat(np.arange(n), size) for n, size in zip(lines, sizes, strict=True)]
+        )
+    head += _time(panel, stamps)
     if cutoffs is not None:
         spread = [np.repeat(one, at.shape[1]) for one, at in zip(cutoffs, times, strict=True)]
-        head.append(_stamps(panel, "cutoff", np.concatenate(spread)))
+        head.append(_stamps(panel, "cutoff", in_rows(spread)))
     # Systems of a wide frame have the same variables, in the order of its columns.
-    values = [_rows_of_variables(systems) for systems in blocks.values()]
-    labels = [
-        _label(panel.form.labels[variable], ending)
-        for variable in panel.variables
-        for ending in blocks
-    ]
-    columns = np.stack(values, 1).reshape(len(labels), -1)
-    return _build(panel, head, labels, columns, joined)
-
-
-def _long(
-    panel: Panel,
-    blocks: dict[str, list[np.ndarray]],
-    times: list[np.ndarray],
-    cutoffs: list[np.ndarray] | None,
-) -> Any:
-    # One row a variable, window and step, in this order.
-    counts = [len(system.variables) for system in panel.systems]
-    sizes = [one.size * count for one, count in zip(times, counts, strict=True)]
-    lines = [
-        np.repeat(np.arange(count), one.size) for one, count in zip(times, counts, strict=True)
-    ]
-    stamps = [np.tile(one.ravel(), count) for one, count in zip(times, counts, strict=True)]
-    joined = np.concatenate(stamps)
-    head = [*_group(panel, sizes), *_names(panel, lines), *_time(panel, joined)]
-    if cutoffs is not None:
-        spread = [
-            np.tile(np.repeat(one, at.shape[1]), count)
-            for one, at, count in zip(cutoffs, times, counts, strict=True)
-        ]
-        head.append(_stamps(panel, "cutoff", np.concatenate(spread)))
     values = [
-        np.concatenate([_rows_of_variables([one]).ravel() for one in systems])
+        np.concatenate([one.swapaxes(0, 1).reshape(len(names), -1) for one in systems], 1)
         for systems in blocks.values()
     ]
-    labels = [_label(panel.form.value, ending) for ending in blocks]
-    return _build(panel, head, labels, np.stack(values), joined)
-
-
-def _build(
-    panel: Panel, head: list[Any], labels: list[Any], values: np.ndarray, times: np.ndarray
-) -> Any:
-    """A frame whose index, where time stamps were the index of the input, is theirs."""
-    index = _stamps(panel, panel.form.time.name, times) if panel.form.time.index else None
-    return import_frames("frames_out").build_frame(panel.form, head, labels, values, index)
-
-
-def _rows_of_variables(systems: Sequence[np.ndarray]) -> np.ndarray:
-    """Values [variable, row] out of [window, variable, step] of each system."""
-    return np.concatenate([one.swapaxes(0, 1).reshape(one.shape[1], -1) for one in systems], 1)
-
-
-def _label(label: Any, ending: str) -> Any:
-    return f"{label}-{ending}" if ending else label
+    labels = [f"{name}-{ending}" if ending else name for name in names for ending in blocks]
+    columns = np.stack(values, 1).reshape(len(labels), -1)
+    # The index of the frame, where time stamps were the index of the input.
+    index = _stamps(panel, form.time.name, stamps) if form.time.index else None
+    return import_frames("frames_out").build_frame(form, head, labels, columns, index)
 
 
 def _time(panel: Panel, times: np.ndarray) -> list[Any]:

@@ -1,6 +1,9 @@
 """What may stand in the config of a saved estimator, fact by fact."""
 
+from typing import Any
+
 from orderless.data.frequency import UNITS
+from orderless.errors import ModelFileError
 from orderless.models.facts import NAMES, STEPS
 from orderless.models.stack import MEMBERS
 from orderless.schema import (
@@ -19,6 +22,8 @@ from orderless.schema import (
 
 LABEL = either(text(), number(), flag, listing(either(text(), number(), flag)))
 """Of a column."""
+MOST_CHARACTERS = 2**24
+"""In the names of all classes, each as wide as the widest."""
 FREQUENCIES = listing(
     record(
         {
@@ -54,6 +59,24 @@ SHARED = {
     "members": MEMBERS,
     "report": listing(text()),
 }
+
+
+def _classifier(facts: dict[str, Check]) -> Check:
+    """Variables that are not told apart by name have one scale, under no name."""
+    each = record(facts)
+
+    def check(value: Any, where: str) -> None:
+        each(value, where)
+        transform = value["transform"]
+        if transform["shared"] and "" not in transform["scales"]:
+            raise ModelFileError(f"{where}.transform lacks the scale of all variables.")
+        width = int(value["classes_dtype"][2:]) if value["classes_dtype"][1] in "US" else 0
+        if width * len(value["classes"]) > MOST_CHARACTERS:
+            raise ModelFileError(f"{where}.classes_dtype is too wide for so many classes.")
+
+    return check
+
+
 FACTS: dict[str, Check] = {
     "Forecaster": record(
         SHARED
@@ -66,7 +89,7 @@ FACTS: dict[str, Check] = {
             "frequencies": FREQUENCIES,
         }
     ),
-    "Classifier": record(
+    "Classifier": _classifier(
         SHARED
         | {
             "classes": listing(either(text(), number(), flag)),

@@ -76,7 +76,7 @@ class Task(Protocol):
 
 
 @dataclass
-class _Progress:
+class _State:
     """The numbers of a run that a checkpoint keeps beside the tensors."""
 
     step: int = 0
@@ -143,7 +143,7 @@ class _Run:
         # Several processes and a loss scale speak to the host within a step.
         recordable = processes.count == 1 and not self.scaler.is_enabled()
         self.recorder = Recorder() if device.type == "cuda" and recordable else None
-        self.at = _Progress()
+        self.at = _State()
         self.interrupted: Callable[[], bool] = lambda: False
         self.asked_to_stop = False
         self.cut_short = ""
@@ -236,12 +236,14 @@ class _Run:
         """Score the averaged weights, keep them if they are the best, decide whether to go on."""
         at, config = self.at, self.config
         torch.manual_seed(_seed(config.seed, "validation"))
-        score, gone = self.processes.agree(
-            self.task.score(self.average.module), time.monotonic() - self.started
+        score, loss_sum, gone = self.processes.agree(
+            self.task.score(self.average.module),
+            self.loss_sum.item(),
+            time.monotonic() - self.started,
         )
         score = score if math.isfinite(score) else math.inf
         number = len(at.history)
-        loss = self.loss_sum.item() / at.epoch_steps if at.epoch_steps else None
+        loss = loss_sum / at.epoch_steps if at.epoch_steps else None
         at.history.append(Epoch(number, loss, score))
         at.epoch_steps = 0
         self.loss_sum.zero_()
@@ -326,7 +328,7 @@ class _Run:
         self.optimizer.load_state_dict({**whole, "state": moments})
         self.scaler.load_state_dict(facts["scaler"])
         history = [Epoch(**epoch) for epoch in facts["progress"].pop("history")]
-        self.at = _Progress(**facts["progress"], history=history)
+        self.at = _State(**facts["progress"], history=history)
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:

@@ -6,7 +6,6 @@ environment variable ORDERLESS_DATA, or a folder in the user's cache.
 
 import os
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -37,7 +36,7 @@ class Original:
 
     @property
     def known(self) -> Known | None:
-        """Its size and checksum; None where nobody has told them."""
+        """Its size and checksum; None where they are not known."""
         return known_files().get(self.path)
 
 
@@ -66,7 +65,7 @@ class M4Group:
     count: int
 
 
-def _read_entry(task: str, name: str, facts: Mapping[str, Any]) -> Entry:
+def _read_entry(task: str, name: str, facts: dict[str, Any]) -> Entry:
     def filled(text: str) -> str:
         return text.format_map({"name": name, "file": name} | facts)
 

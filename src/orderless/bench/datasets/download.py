@@ -18,7 +18,7 @@ BLOCK = 1 << 20
 TIMEOUT_SECONDS = 60
 ATTEMPTS = 3
 MOST_BYTES = 2 << 30
-"""Of a file whose size nobody has told: twice what the largest set takes."""
+"""Of a file whose size is not known."""
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are there and the bytes there will be, None where unknown."""
 
@@ -102,7 +102,7 @@ def _continue(address: str, part: Path, known: Known | None, progress: Progress 
     begin = part.stat().st_size if part.is_file() else 0
     tag = _tag_of(part).read_text() if _tag_of(part).is_file() else ""
     headers = {"User-Agent": "orderless"}
-    # Without a checksum or a tag nothing would tell two versions of a file apart: start again.
+    # Without a checksum or a tag two versions of a file look alike: start again.
     if begin and (tag or known is not None):
         headers["Range"] = f"bytes={begin}-"
         if tag:

@@ -31,6 +31,8 @@ from orderless.errors import DataError
 MISSING_READING = -9999.0
 SEASONS = {"ETTh1": 24, "ETTh2": 24, "ETTm1": 96, "ETTm2": 96, "Weather": 144}
 SEASONS |= {"Electricity": 24, "Traffic": 24, "Exchange": 1}
+Named = tuple[tuple[str, ...], list[np.ndarray]]
+"""Names and rows: the variables of a long series, or the series of a group of M4."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Monitored:
-    """One system: train and test [time, variable], and whether each test time step is."""
+    """One system: train and test [time, variable], and whether each test time step is anomalous."""
 
     name: str
     train: np.ndarray
@@ -110,59 +112,46 @@ def long_term(
     """
     entry, paths = _find(name, LONG_TERM, folder)
     variables, rows = _read_long(paths[0])
+    _check(entry, len(variables))
     values = np.stack(rows)
     if entry.name == "Weather" and not keep_missing_readings:
         values = np.where(values == MISSING_READING, np.nan, values)
-    _check(entry, len(variables))
-    return LongSeries(
-        name=entry.name,
-        values=values,
-        variables=variables,
-        borders=find_borders(entry.name, values.shape[1]),
-        season=SEASONS[entry.name],
-        checksum=checksum_of(paths),
-    )
+    borders = find_borders(entry.name, values.shape[1])
+    season = SEASONS[entry.name]
+    return LongSeries(entry.name, values, variables, borders, season, checksum_of(paths))
 
 
 def find_borders(name: str, rows: int) -> Borders:
     """Where train, validation and test end. Rows of ETT after the twentieth month are not used."""
-    if name.startswith("ETT"):
-        month = 30 * 24 * (4 if name.startswith("ETTm") else 1)
-        borders = Borders(12 * month, 16 * month, 20 * month)
-        if rows < borders.test:
-            raise DataError(
-                f"{name} has {rows} rows; its split needs {borders.test}. The file is cut short."
-            )
-        return borders
-    return Borders(int(0.7 * rows), rows - int(0.2 * rows), rows)
+    if not name.startswith("ETT"):
+        return Borders(int(0.7 * rows), rows - int(0.2 * rows), rows)
+    month = 30 * 24 * (4 if name.startswith("ETTm") else 1)
+    borders = Borders(12 * month, 16 * month, 20 * month)
+    if rows < borders.test:
+        raise DataError(
+            f"{name} has {rows} rows; its split needs {borders.test}. The file is cut short."
+        )
+    return borders
 
 
 def m4_group(group: str, folder: Path | None = None) -> ShortSeries:
     """A group of M4: Yearly, Quarterly, Monthly, Weekly, Daily or Hourly."""
     entry, paths = _find(f"M4-{group}", SHORT_TERM, folder)
-    ids, history = _read_m4(paths[0])
-    test_ids, future = _read_m4(paths[1])
+    (ids, history), (test_ids, future) = map(_read_m4, paths)
     if ids != test_ids:
         raise DataError(f"The train and test files of {entry.name} do not name the same series.")
     facts = M4_GROUPS[entry.name.removeprefix("M4-")]
-    horizon = facts.horizon
-    wrong = [one for one, values in zip(ids, future, strict=True) if len(values) != horizon]
-    if wrong:
-        raise DataError(f"Series {wrong[0]} of {entry.name} is not followed by {horizon} steps.")
-    return ShortSeries(
-        name=entry.name,
-        ids=ids,
-        history=history,
-        future=np.stack(future),
-        period=facts.period,
-        checksum=checksum_of(paths),
-    )
+    for one, values in zip(ids, future, strict=True):
+        if len(values) != facts.horizon:
+            raise DataError(
+                f"Series {one} of {entry.name} is not followed by {facts.horizon} steps."
+            )
+    return ShortSeries(entry.name, ids, history, np.stack(future), facts.period, checksum_of(paths))
 
 
 def naive2_forecasts(group: str, folder: Path | None = None) -> np.ndarray | None:
     """The forecasts [series, horizon] of the competition's Naive2, where m4/naive2.parquet lies."""
-    folder = data_folder() if folder is None else folder
-    path = folder / "m4" / "naive2.parquet"
+    path = (data_folder() if folder is None else folder) / "m4" / "naive2.parquet"
     path = path if path.is_file() else path.with_suffix(".npz")
     if not path.is_file():
         return None
@@ -178,22 +167,15 @@ def uea(name: str, folder: Path | None = None) -> Cases:
     entry, paths = _find(name, CLASSIFICATION, folder)
     if paths[0].suffix == ".npz":
         with open_arrays(paths[0]) as file:
-            train, test = file["X_train"], file["X_test"]
-            labels = file["y_train"], file["y_test"]
+            cases = [file["X_train"], file["X_test"]]
+            labels = [file["y_train"], file["y_test"]]
     else:
-        (train_cases, train_labels), (test_cases, test_labels) = _read_ts_pair(paths[0], entry.name)
-        longest = max(case.shape[1] for case in (*train_cases, *test_cases))
-        train, test = _pad(train_cases, longest), _pad(test_cases, longest)
-        labels = train_labels, test_labels
-    _check(entry, train.shape[1])
-    return Cases(
-        name=entry.name,
-        train=train,
-        train_labels=labels[0].astype(str),
-        test=test,
-        test_labels=labels[1].astype(str),
-        checksum=checksum_of(paths),
-    )
+        read, labels = zip(*_read_ts_pair(paths[0], entry.name), strict=True)
+        longest = max(case.shape[1] for part in read for case in part)
+        cases = [_pad(part, longest) for part in read]
+    _check(entry, cases[0].shape[1])
+    names = [each.astype(str) for each in labels]
+    return Cases(entry.name, cases[0], names[0], cases[1], names[1], checksum_of(paths))
 
 
 def anomaly(name: str, folder: Path | None = None) -> MonitoredSet:
@@ -226,12 +208,13 @@ def pack(name: str, target: Path) -> list[Path]:
     entry, paths = _find(name, find_entry(name).task, None)
     if entry.task == SHORT_TERM and (naive2 := folder / "m4" / "naive2.parquet").is_file():
         paths = (*paths, naive2)
+    read = {LONG_TERM: _read_long, SHORT_TERM: _read_m4}.get(entry.task)
     packed = []
     for path in paths:
         copy = target / path.relative_to(folder)
-        if entry.task in (LONG_TERM, SHORT_TERM):
+        if read is not None:
             copy = copy.with_suffix(".npz")
-            write_rows(copy, *(_read_long if entry.task == LONG_TERM else _read_m4)(path), path)
+            write_rows(copy, *read(path), path)
         else:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
@@ -261,14 +244,14 @@ def _find(name: str, task: str, folder: Path | None) -> tuple[Entry, tuple[Path,
 
 
 def _check(entry: Entry, variables: int) -> None:
-    if entry.variables is not None and variables != entry.variables:
+    if variables != entry.variables:
         raise DataError(
             f"The file of {entry.name} has {variables} variables instead of {entry.variables}: it "
             "is an extract or another set, and no figure of it could be compared."
         )
 
 
-def _read_long(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
+def _read_long(path: Path) -> Named:
     if path.suffix == ".npz":
         return read_rows(path)
     columns = _columns_of(path)
@@ -276,13 +259,13 @@ def _read_long(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
     return tuple(columns), [one.astype(np.float64) for one in columns.values()]
 
 
-def _read_m4(path: Path) -> tuple[tuple[str, ...], list[np.ndarray]]:
+def _read_m4(path: Path) -> Named:
     if path.suffix == ".npz":
         return read_rows(path)
     columns = _columns_of(path)
     if path.suffix == ".parquet":
-        ids, rows = columns["id"].tolist(), columns["values"]
-        return tuple(ids), [np.asarray(row, np.float64) for row in rows]
+        rows = [np.asarray(row, np.float64) for row in columns["values"]]
+        return tuple(columns["id"].tolist()), rows
     # The originals have one column a step, named V1 (the id), V2 ..., and empty cells at the end.
     ids, *steps = columns.values()
     table = np.stack(steps, 1).astype(np.float64)
@@ -320,26 +303,24 @@ def _read_monitored(path: Path) -> Monitored:
 
 def _read_original_monitored(name: str, paths: Sequence[Path]) -> Monitored:
     if name == "SWaT":
-        train, test = (_numbers_of(path) for path in paths)
+        train, test = map(_read_numbers, paths)
         return Monitored(name, train[:, :-1], test[:, :-1], test[:, -1].astype(bool))
     if paths[0].suffix == ".csv":
-        # The first column is a time stamp.
-        train, test, labels = (_numbers_of(path)[:, 1:] for path in paths)
-        return Monitored(
-            name, np.nan_to_num(train), np.nan_to_num(test), labels[:, -1].astype(bool)
-        )
+        # The first column is a time stamp, and what is missing counts as 0.
+        train, test, labels = (np.nan_to_num(_read_numbers(path)[:, 1:]) for path in paths)
+        return Monitored(name, train, test, labels[:, -1].astype(bool))
     train, test, labels = map(_read_array, paths)
     return Monitored(name, train, test, labels.reshape(-1).astype(bool))
-
-
-def _numbers_of(path: Path) -> np.ndarray:
-    return np.stack(list(_columns_of(path).values()), 1).astype(np.float64)
 
 
 def _read_array(path: Path) -> np.ndarray:
     with in_words(path):
         # A map refuses a file that is shorter than it says, before any memory is taken for it.
         return np.array(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _read_numbers(path: Path) -> np.ndarray:
+    return np.stack(list(_columns_of(path).values()), 1).astype(np.float64)
 
 
 def _columns_of(path: Path) -> dict[str, np.ndarray]:

@@ -55,12 +55,12 @@ def squared_error(model: Detector) -> Score:
     A constant of `fit` is expected to stay: of that the model says only whether it changed.
     """
     names = model.variables_in_
-    levels, spreads = np.array([model.scales_[name] for name in names]).T
-    units = np.array([model.usual_[name] for name in names]) * np.square(spreads)
+    centers, scales = np.array([model.scales_[name] for name in names]).T
+    units = np.array([model.usual_[name] for name in names]) * np.square(scales)
 
     def score(rows: np.ndarray) -> np.ndarray:
-        told = np.asarray(model.score(rows, per_variable=True)) * units
-        return np.where(spreads > 0, told, np.square(rows - levels)).mean(1)
+        errors = np.asarray(model.score(rows, per_variable=True)) * units
+        return np.where(scales > 0, errors, np.square(rows - centers)).mean(1)
 
     return score
 

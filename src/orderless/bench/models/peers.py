@@ -77,7 +77,7 @@ def peer_builder(
             logging.getLogger("lightning_fabric.utilities.seed").setLevel(logging.ERROR)
             models = importlib.import_module("neuralforecast.models")
             settings = PEERS[name] | ({"n_series": variables} if name in JOINT else {})
-            # It seeds every generator itself, with 1 unless told otherwise.
+            # It seeds every generator itself, with 1 unless given another.
             seed = int(torch.randint(2**31, ()))
             network = getattr(models, name)(
                 h=horizon, input_size=context, random_seed=seed, **settings

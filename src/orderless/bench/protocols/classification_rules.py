@@ -23,7 +23,7 @@ def scale_cases(
     by_train = _statistics(train)
     by_test = _statistics(test) if protocol == PAPER else by_train
     scaled = tuple(
-        (cases - mean) / spread for cases, (mean, spread) in ((train, by_train), (test, by_test))
+        (cases - mean) / scale for cases, (mean, scale) in ((train, by_train), (test, by_test))
     )
     if protocol == PAPER and dataset in CASE_BY_CASE:
         scaled = tuple(map(_scale_each_case, scaled))
@@ -62,5 +62,5 @@ def _scale_each_case(cases: np.ndarray) -> np.ndarray:
 def _statistics(cases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = cases.astype(np.float64)
     mean = np.asarray(np.nanmean(values, axis=(0, 2), keepdims=True))
-    spread = np.asarray(np.nanstd(values, axis=(0, 2), keepdims=True))
-    return mean, np.where(spread > ROUNDING * np.abs(mean), spread, 1.0)
+    scale = np.asarray(np.nanstd(values, axis=(0, 2), keepdims=True))
+    return mean, np.where(scale > ROUNDING * np.abs(mean), scale, 1.0)

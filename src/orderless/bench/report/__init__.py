@@ -81,7 +81,7 @@ def remarks(grid: Grid) -> list[str]:
         for column in grid.measured
         if column != reference
     ]
-    # Without a standard deviation nobody can tell.
+    # Without a standard deviation nobody knows.
     known = [pair for pair in pairs if None not in (pair[0].deviation, pair[1].deviation)]
     return [*lines, _tally(grid, known)] if known else lines
 
