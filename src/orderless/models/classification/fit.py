@@ -1,0 +1,218 @@
+"""From cases to a stack: which members there are, and what each earns.
+
+Closed forms come first: what they say of a case that is left out is exact and free. The networks
+follow, each trained without one fold of the cases, which chooses its epoch and tells its weight.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.errors import SettingError
+from orderless.models.classification.cases import Cases, answer, fold_cases
+from orderless.models.classification.closed_form import (
+    CrossFitted,
+    fit_closed_form,
+    fit_commonest_class,
+)
+from orderless.models.classification.flat import FlatFeatures
+from orderless.models.classification.network import (
+    ClassificationTask,
+    NetworkClassifier,
+    training_settings,
+)
+from orderless.models.run import Run
+from orderless.models.stack import LEAST_WEIGHT, Stack, keep_earners
+from orderless.models.weights import fit_weights
+from orderless.nn import ClassificationNetwork, NetworkConfig
+from orderless.training import Outcome
+
+BASELINE = "commonest class"
+CLOSED = (BASELINE, "flat ridge")
+NETWORK = "network"
+NETWORKS = 3
+"""Folds, and networks that are averaged."""
+PARTS = 5
+"""Of the cases; each is left out once to find weights."""
+LEAST_PROBABILITY = 1e-6
+STACK = "stack"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be learned of cases.
+
+    codes       [case] the number of the class
+    groups      [case] the number of the group, whose cases are held out together; None without
+    """
+
+    codes: Tensor
+    classes: int
+    groups: Tensor | None = None
+
+    def folds(self, count: int, seed: int) -> Tensor:
+        """The fold of each case, [case]."""
+        groups = None if self.groups is None else self.groups.cpu().numpy()
+        most = len(self.codes if groups is None else np.unique(groups))
+        folds = fold_cases(self.codes.cpu().numpy(), min(count, most), seed, groups)
+        return torch.as_tensor(folds, device=self.codes.device)
+
+
+@dataclass(frozen=True)
+class Held:
+    """How a member did on cases that it was not fitted on."""
+
+    wrong: float
+    cross_entropy: float
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """The sizes of a network, and the names of the variables that it tells apart."""
+
+    config: NetworkConfig
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FittedStack:
+    """The stack, and what became of every member that was tried.
+
+    held        by name; that of the stack is with weights that the cases in question did not find
+    weights     by name; 0 where a member was left out
+    outcomes    of the trainings, by name
+    """
+
+    stack: Stack
+    held: dict[str, Held]
+    weights: dict[str, float]
+    outcomes: dict[str, Outcome]
+
+
+def check_members(names: Any) -> tuple[str, ...]:
+    """The members that a user asks for; all of them for None."""
+    known = (*CLOSED, NETWORK)
+    if names is None:
+        return known
+    asked = [names] if isinstance(names, str) else list(names)
+    wrong = [name for name in asked if name not in known]
+    if wrong or not asked:
+        raise SettingError(
+            f"`members` is {names!r}; choose one or more of {', '.join(known)}, or None for all."
+        )
+    return tuple(dict.fromkeys(asked))
+
+
+def fit_closed_forms(
+    cases: Cases, target: Target, names: int, members: Sequence[str]
+) -> list[CrossFitted]:
+    """Those that were asked for, and always the baseline; `names` is 0 for exchangeable variables."""
+    fitted = [fit_commonest_class(target.codes, target.classes)]
+    if "flat ridge" in members:
+        features = FlatFeatures.of(names, cases.length)
+        fitted.append(fit_closed_form(features, cases, target.codes, target.classes, target.groups))
+    return fitted
+
+
+def fit_stack(
+    cases: Cases,
+    target: Target,
+    closed: Sequence[CrossFitted],
+    members: Sequence[str],
+    network: NetworkPlan | None,
+    run: Run,
+) -> FittedStack:
+    """Train the networks, if there are to be any, and weigh all members.
+
+    closed      from `fit_closed_forms`; those that are not among `members` are only shown
+    """
+    tried = [one for one in closed if one.member.name in members]
+    held = {one.member.name: judge(one.held_out, target.codes) for one in closed}
+    weights = dict.fromkeys(held, 0.0)
+    outcomes: dict[str, Outcome] = {}
+    if network is not None:
+        trained, seen = _cross_fit_networks(cases, target, tried, network, run, outcomes)
+        held[NETWORK] = judge(trained.held_out[seen], target.codes[seen])
+        weights[NETWORK] = 0.0
+        if len(seen) == len(cases):
+            tried.append(trained)
+    answers = torch.stack([one.held_out for one in tried], -1)
+    found = _weigh(answers, target, run.seed)
+    stack = keep_earners([one.member for one in tried], found.mean)
+    weights |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
+    held[STACK] = judge((answers * found.without[:, None].to(answers)).sum(-1), target.codes)
+    return FittedStack(stack, held, weights, outcomes)
+
+
+def judge(probabilities: Tensor, codes: Tensor) -> Held:
+    """How probabilities [case, class] did."""
+    wrong = (probabilities.argmax(-1) != codes).double().mean()
+    said = probabilities.gather(1, codes[:, None]).clamp(min=LEAST_PROBABILITY)
+    return Held(float(wrong), float(-said.log().mean()))
+
+
+def _cross_fit_networks(
+    cases: Cases,
+    target: Target,
+    beside: Sequence[CrossFitted],
+    plan: NetworkPlan,
+    run: Run,
+    outcomes: dict[str, Outcome],
+) -> tuple[CrossFitted, Tensor]:
+    """A network for each fold, and the cases that one of them was not trained on: all of them.
+
+    Where the first earns nothing beside the closed forms it is the last, and those are its fold.
+    """
+    fold = target.folds(NETWORKS, run.seed)
+    count = int(fold.max()) + 1
+    device = target.codes.device
+    held_out = torch.zeros(len(cases), target.classes, device=device)
+    settings = training_settings(cases)
+    rows = settings["batch_size"] * cases.names.shape[1]
+    networks: list[ClassificationNetwork] = []
+    for number in range(count):
+        train = (fold != number).nonzero().squeeze(1)
+        validation = (fold == number).nonzero().squeeze(1)
+        module = run.draw(
+            lambda: ClassificationNetwork(plan.config, target.classes, names=plan.names)
+        ).to(device)
+        task = ClassificationTask(module, cases, target.codes, train, validation)
+        name = f"{NETWORK} {number + 1}"
+        outcomes[name] = run.train(task, name, rows, settings)
+        networks.append(module)
+        with torch.inference_mode():
+            held_out[validation] = answer(NetworkClassifier(module), cases, validation)
+        if number == 0 and beside and count > 1:
+            answers = torch.stack([*(one.held_out for one in beside), held_out], -1)[validation]
+            here = Target(target.codes[validation], target.classes)
+            if float(_weigh(answers, here, run.seed).mean[-1]) < LEAST_WEIGHT:
+                return CrossFitted(NetworkClassifier(module), held_out), validation
+    return CrossFitted(NetworkClassifier(*networks), held_out), torch.arange(len(cases))
+
+
+class _Weights(NamedTuple):
+    """Weights [member] from all cases, and for each case [case, member] from other cases."""
+
+    mean: Tensor
+    without: Tensor
+
+
+def _weigh(answers: Tensor, target: Target, seed: int) -> _Weights:
+    """Convex weights with the least cross-entropy on answers [case, class, member] held out.
+
+    The mean over fits that each leave a part of the cases out: few cases make no bold weights.
+    """
+    said = answers[torch.arange(len(answers)), target.codes].clamp(min=LEAST_PROBABILITY)
+    part = target.folds(PARTS, seed).cpu()
+    count = int(part.max()) + 1
+
+    def without(number: int) -> Tensor:
+        rest = said[(part != number).to(said.device)] if count > 1 else said
+        return fit_weights(lambda w: -(rest @ w).log().mean(), said.shape[1], device=said.device)
+
+    each = torch.stack([without(number) for number in range(count)])
+    return _Weights(each.mean(0), each[part])
