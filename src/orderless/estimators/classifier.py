@@ -2,15 +2,15 @@
 
 import math
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Panel, read_cases, read_labels
+from orderless.data import Batch, Panel, System, read_cases, read_labels
 from orderless.data.scaling import learn_scales, share_scale
 from orderless.data.transform import Transform
 from orderless.errors import DataError, SettingError
@@ -22,30 +22,34 @@ from orderless.estimators.base import (
     check_count,
     draw_seed,
 )
-from orderless.estimators.report import describe_data, describe_training, table
-from orderless.models import Member, choose_device
-from orderless.models.classification.cases import Cases, answer, numbers_of
-from orderless.models.classification.closed_form import ClosedForm, CommonestClass, CrossFitted
-from orderless.models.classification.fit import (
-    BASELINE,
+from orderless.estimators.report import MODEL, describe_data, describe_trainings, member_table
+from orderless.models import choose_device
+from orderless.models.classification import (
+    CLOSED,
+    KINDS,
     NETWORK,
-    STACK,
+    Cases,
+    CrossFitted,
     FittedStack,
     Held,
     NetworkPlan,
     Target,
+    answer,
     check_members,
     fit_closed_forms,
     fit_stack,
     judge,
+    numbers_of,
 )
-from orderless.models.classification.network import NetworkClassifier
 from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
+from orderless.nn import NetworkConfig
 
 IDENTIFY = ("auto", "name", None)
 NAMED = ("wide", "long")
 """Forms of data in which variables have names."""
+BUDGET = 2e8
+"""Values that a network nobody asked for may be trained on, over all epochs."""
 
 
 class Classifier(Estimator):
@@ -73,9 +77,9 @@ class Classifier(Estimator):
     `seed_`.
     """
 
-    kinds: ClassVar[Mapping[str, type[Member]]] = {
-        one.kind: one for one in (CommonestClass, ClosedForm, NetworkClassifier)
-    }
+    kinds = KINDS
+    per_variable = False
+    reach = 0
 
     def __init__(
         self,
@@ -128,7 +132,8 @@ class Classifier(Estimator):
         check_columns(columns)
         panel = read_cases(X, **columns)
         labels = _unwrap(read_labels(y, len(panel.systems)))
-        check_observed(panel)
+        if not any(system.observed.any() for system in panel.systems):
+            raise DataError("Not a single value is observed: there is nothing to learn from.")
         self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state, checkpoint)
@@ -150,7 +155,6 @@ class Classifier(Estimator):
             plan = NetworkPlan(self._network_config(), names)
         fitted = fit_stack(view.cases, target, view.closed, members, plan, self._run(checkpoint))
         self.stack_, self.weights_ = fitted.stack, fitted.weights
-        self.errors_ = {name: one.wrong for name, one in fitted.held.items()}
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self._write_report(panel, target, views, fitted)
         self._print_report()
@@ -181,22 +185,34 @@ class Classifier(Estimator):
             )
         return float((predicted == labels).mean())
 
+    def read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        """Cases as `predict` reads them."""
+        return self._read(read_cases, data, columns)
+
+    def batch(self, system: System) -> Batch:
+        """One case as the members see it."""
+        ((_, batch),) = self._gather((system,)).batches()
+        return batch
+
     def answers(self, panel: Panel) -> Answers:
         """The probability of each class, [class], for every case."""
-        device = choose_device(self.device)
-        numbers = numbers_of(self.variables_in_)
-        cases = Cases.gather(panel, self.transform_, numbers, self.length_).to(device)
+        cases = self._gather(panel.systems).to(choose_device(self.device))
         with torch.inference_mode(), threads_for(cases.names.numel()):
             probabilities = answer(self.stack_, cases).double()
         return list((probabilities / probabilities.sum(-1, keepdim=True)).cpu().numpy())
 
+    def _gather(self, systems: Sequence[System]) -> Cases:
+        numbers = numbers_of(self.variables_in_)
+        return Cases.gather(systems, self.transform_, numbers, self.length_)
+
     def _probabilities(self, X: Any, columns: Mapping[str, Hashable]) -> np.ndarray:
         self._check_fitted()
-        panel = self._read(read_cases, X, columns)
+        panel = self.read(X, columns)
         known = set(self.variables_in_)
         empty = foreign = 0
         for system in panel.systems:
-            seen = {name for name, has in zip(system.variables, system.observed.any(1)) if has}
+            there = system.observed.any(1)
+            seen = {name for name, has in zip(system.variables, there, strict=True) if has}
             empty += not seen
             foreign += bool(seen) and self.identify_ == "name" and not seen & known
         what = {"a single reading": empty, "a single variable that `fit` knows by name": foreign}
@@ -219,10 +235,12 @@ class Classifier(Estimator):
         views = []
         for by_name in (False, True) if both else (self.identify == "name",):
             transform = Transform(scales if by_name else share_scale(scales), shared=not by_name)
-            cases = Cases.gather(panel, transform, numbers, self.length_).to(target.codes.device)
+            cases = Cases.gather(panel.systems, transform, numbers, self.length_).to(
+                target.codes.device
+            )
             names = len(numbers) if by_name else 0
-            with torch.inference_mode():
-                closed = fit_closed_forms(cases, target, names, None if both else members)
+            with torch.no_grad():
+                closed = fit_closed_forms(cases, target, names, CLOSED if both else members)
             held = min(
                 (judge(one.held_out, target.codes) for one in closed[1:] or closed),
                 key=lambda one: one.cross_entropy,
@@ -251,18 +269,15 @@ class Classifier(Estimator):
     def _write_report(
         self, panel: Panel, target: Target, views: list["_View"], fitted: FittedStack
     ) -> None:
-        self.report_ = [f"data      {describe_data(panel, 'case')}; {target.classes} classes"]
-        self.report_.append(f"variables {self._describe_identity(panel, views)}")
-        for name, outcome in fitted.outcomes.items():
-            size = sum(one.numel() for one in outcome_weights(fitted, name))
-            self.report_.append(f"{name} {self.preset}, {describe_training(outcome, size)}")
-        rows = {
-            name: (one.wrong, one.cross_entropy, fitted.weights.get(name, 1.0))
-            for name, one in fitted.held.items()
-        }
-        self.report_ += [
+        held = fitted.held | {MODEL: fitted.together}
+        self.errors_ = {name: one.wrong for name, one in held.items()}
+        errors = {name: (one.wrong, one.cross_entropy) for name, one in held.items()}
+        self.report_ = [
+            f"data      {describe_data(panel, 'case')}; {target.classes} classes",
+            f"variables {self._describe_identity(panel, views)}",
+            *describe_trainings(fitted.outcomes),
             "errors    on cases held out: the share named wrongly, and the cross-entropy",
-            *table(rows, ("wrong", "entropy", "weight")),
+            *member_table(errors, fitted.weights, ("wrong", "entropy")),
         ]
 
     def _describe_identity(self, panel: Panel, views: list["_View"]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Batch, Panel, Series
+from orderless.data import Batch, Series, System
 from orderless.data.transform import Transform
 
 UNKNOWN = 0
@@ -18,21 +18,11 @@ ENTRIES_AT_ONCE = 2**20
 
 
 @dataclass(frozen=True)
-class CaseBatch(Batch):
-    """Cases ready for a model, each ending at the last position.
-
-    names   [case, variable] the number of each variable's name among those of `fit`, from 1; 0 for
-            a name that `fit` did not see
-    """
-
-    names: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Cases:
     """Cases on one device.
 
-    names   [case, variable] as in `CaseBatch`
+    names   [case, variable] the number of each variable's name among those of `fit`, from 1; 0 for
+            one that `fit` did not see. In a `Batch` they are `static`
     length  a shorter case is padded in front to so many steps, a longer one not at all: what is
             said of a case must not depend on the cases that it happens to be batched with
     """
@@ -43,15 +33,19 @@ class Cases:
 
     @classmethod
     def gather(
-        cls, panel: Panel, transform: Transform, numbers: Mapping[str, int], length: int
+        cls,
+        systems: Sequence[System],
+        transform: Transform,
+        numbers: Mapping[str, int],
+        length: int,
     ) -> "Cases":
-        """The systems of a panel; `numbers` are those of the names that `fit` saw."""
-        systems = [transform.apply(system) for system in panel.systems]
+        """Cases in the units of the models; `numbers` are those of the names that `fit` saw."""
+        scaled = [transform.apply(system) for system in systems]
         series = Series.from_arrays(
-            [one.values for one in systems], [one.observed for one in systems]
+            [one.values for one in scaled], [one.observed for one in scaled]
         )
         names = torch.full(series.members.shape, UNKNOWN, dtype=torch.int64)
-        for row, one in enumerate(systems):
+        for row, one in enumerate(scaled):
             mine = [numbers.get(name, UNKNOWN) for name in one.names]
             names[row, : len(mine)] = torch.tensor(mine)
         return cls(series, names, length)
@@ -80,7 +74,7 @@ class Cases:
         *,
         length: int | None = None,
         complete: bool = False,
-    ) -> CaseBatch:
+    ) -> Batch:
         """These cases, with all of their variables or those given, [case, chosen]."""
         length = self.length if length is None else length
         index = torch.stack((cases, self.series.lengths[cases] - length), 1)
@@ -88,9 +82,9 @@ class Cases:
         names = self.names[cases]
         if variables is not None:
             names = names.gather(1, variables.to(names.device))
-        return CaseBatch(values, observed, members, complete=complete, names=names)
+        return Batch(values, observed, members, complete=complete, static=names)
 
-    def batches(self, cases: Tensor | None = None) -> Iterator[tuple[Tensor, CaseBatch]]:
+    def batches(self, cases: Tensor | None = None) -> Iterator[tuple[Tensor, Batch]]:
         """Batches of a bounded size, and which of the `cases` are in each."""
         device = self.series.flat.device
         chosen = torch.arange(len(self), device=device) if cases is None else cases.to(device)
@@ -101,6 +95,26 @@ class Cases:
             most = max(1, ENTRIES_AT_ONCE // (length * self.names.shape[1]))
             for part in places.split(most):
                 yield part, self.batch(chosen[part], length=length, complete=complete)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be learned of cases.
+
+    codes       [case] the number of the class
+    groups      [case] the number of the group, whose cases are held out together; None without
+    """
+
+    codes: Tensor
+    classes: int
+    groups: Tensor | None = None
+
+    def folds(self, count: int, seed: int) -> Tensor:
+        """The fold of each case, [case]."""
+        groups = None if self.groups is None else self.groups.cpu().numpy()
+        most = len(self.codes if groups is None else np.unique(groups))
+        folds = fold_cases(self.codes.cpu().numpy(), min(count, most), seed, groups)
+        return torch.as_tensor(folds, device=self.codes.device)
 
 
 def answer(model: Any, cases: Cases, chosen: Tensor | None = None) -> Tensor:

@@ -1,42 +1,30 @@
 """Members in closed form: fixed features of a case, and a ridge on them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 
-from orderless.models.classification.cases import CaseBatch, Cases, answer
+from orderless.data import Batch
+from orderless.models.classification.cases import Cases, Target, answer
+from orderless.models.classification.convolutions import SAMPLE, ConvolutionFeatures
 from orderless.models.classification.flat import FlatFeatures
 from orderless.models.classification.ridge import RidgeScores, fit_ridge
 from orderless.models.member import Member, State
 
-
-class Features(Protocol):
-    """Numbers that say something about a case, whatever its length."""
-
-    kind: ClassVar[str]
-
-    def __call__(self, batch: CaseBatch) -> Tensor:
-        """Features [case, feature]."""
-        ...
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same features on another device."""
-        ...
-
-    def state(self) -> State:
-        """Facts and tensors, from which `restore` makes the same."""
-        ...
-
-    @classmethod
-    def restore(cls, state: State) -> Self:
-        """What `state` was taken from."""
-        ...
-
-
-KINDS: Mapping[str, type[Any]] = {one.kind: one for one in (FlatFeatures,)}
+GROUPS = 64
+"""Of competing kernels at each dilation."""
+MANY_CASES = 3000
+"""With more, the ridge is solved by features, of which there must not be more than"""
+MOST_FEATURES = 3000
+ENTRIES = 2**28
+"""Features of all cases that are held at a time."""
+EMPHASES = (0.0, 0.5, 1.0)
+"""What features of changes may be multiplied by."""
+FEATURES: Mapping[str, type[Any]] = {one.kind: one for one in (FlatFeatures, ConvolutionFeatures)}
+"""The modules that make features of a case: `kind`, `facts()` to build it, a batch in, features
+[case, feature] out."""
 
 
 class CrossFitted(NamedTuple):
@@ -56,7 +44,7 @@ class CommonestClass:
     def __init__(self, shares: Tensor) -> None:
         self.shares = shares
 
-    def __call__(self, batch: CaseBatch) -> Tensor:
+    def __call__(self, batch: Batch) -> Tensor:
         """The same probabilities for every case."""
         return self.shares.expand(len(batch.values), -1)
 
@@ -75,57 +63,79 @@ class CommonestClass:
 
 
 class ClosedForm:
-    """The members `flat ridge` and `convolutions`: a ridge on features."""
+    """The members `flat ridge` and `convolutions`: a ridge on fixed features."""
 
     kind: ClassVar[str] = "closed form"
-    module: nn.Module | None = None
 
-    def __init__(self, features: Features, scores: RidgeScores) -> None:
-        self.features, self.scores = features, scores
+    def __init__(self, features: Any, scores: RidgeScores) -> None:
+        self.module: nn.Module | None = nn.Sequential(features, scores)
 
     @property
     def name(self) -> str:
         """A column of a table."""
-        return self.features.kind
+        return self._parts[0].kind
 
-    def __call__(self, batch: CaseBatch) -> Tensor:
+    @property
+    def _parts(self) -> Any:
+        return self.module
+
+    def __call__(self, batch: Batch) -> Tensor:
         """Class probabilities [case, class]."""
-        return self.scores(self.features(batch))
+        return self._parts(batch)
 
     def to(self, device: torch.device) -> None:
         """Move to a device."""
-        self.features, self.scores = self.features.to(device), self.scores.to(device)
+        self._parts.to(device)
 
     def state(self) -> State:
-        """That of the features, and the ridge."""
-        inner = self.features.state()
-        tensors = {f"features/{name}": value for name, value in inner.tensors.items()}
-        tensors |= {f"scores/{name}": value for name, value in self.scores.tensors().items()}
-        return State({"kind": self.features.kind, "features": inner.facts}, tensors)
+        """What builds the features, and all tensors."""
+        features = self._parts[0]
+        return State({"kind": features.kind, **features.facts()}, self._parts.state_dict())
 
     @classmethod
     def restore(cls, state: State) -> Self:
         """The same features and the same ridge."""
-        parts: dict[str, dict[str, Tensor]] = {"features": {}, "scores": {}}
+        facts = dict(state.facts)
+        kind = FEATURES[facts.pop("kind")]
+        parts: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         for key, value in state.tensors.items():
-            part, _, name = key.partition("/")
-            parts[part][name] = value
-        inner = State(state.facts["features"], parts["features"])
-        return cls(KINDS[state.facts["kind"]].restore(inner), RidgeScores(**parts["scores"]))
+            part, _, name = key.partition(".")
+            parts[int(part)][name] = value
+        features = kind(**facts)
+        features.load_state_dict(parts[0])
+        return cls(features, RidgeScores(**parts[1]))
 
 
-def fit_commonest_class(codes: Tensor, classes: int) -> CrossFitted:
-    """The shares of the classes, and those without each case; none is 0, for nothing is certain."""
-    counts = torch.bincount(codes, minlength=classes).double() + 1 / classes
-    others = counts.expand(len(codes), -1).clone()
-    others[torch.arange(len(codes), device=codes.device), codes] -= 1.0
-    shares = [one / one.sum(-1, keepdim=True) for one in (counts, others)]
-    return CrossFitted(CommonestClass(shares[0].float()), shares[1].float())
+def fit_commonest_class(target: Target) -> CrossFitted:
+    """The shares of the classes, no case left out: that would always favour the other classes."""
+    counts = torch.bincount(target.codes, minlength=target.classes).float()
+    shares = counts / counts.sum()
+    return CrossFitted(CommonestClass(shares), shares.expand(len(target.codes), -1))
 
 
-def fit_closed_form(
-    features: Features, cases: Cases, codes: Tensor, classes: int, groups: Tensor | None
-) -> CrossFitted:
-    """A ridge on these features of the cases."""
-    fitted = fit_ridge(answer(features, cases), codes, classes, groups)
+def fit_flat_ridge(cases: Cases, target: Target, names: int) -> CrossFitted:
+    """A ridge on all values; `names` is 0 for exchangeable variables."""
+    features = FlatFeatures(names, cases.length)
+    fitted = fit_ridge(answer(features, cases), target)
+    return CrossFitted(ClosedForm(features, fitted.scores), fitted.held_out.float())
+
+
+def fit_convolutions(cases: Cases, target: Target, names: int) -> CrossFitted:
+    """A ridge on convolutions; `names` is 0 for exchangeable variables.
+
+    How much changes count beside values is chosen with the penalty where there are few cases.
+    """
+    device = target.codes.device
+    many = len(cases) > MANY_CASES
+    most = min(MOST_FEATURES, ENTRIES // len(cases)) if many else ENTRIES // len(cases)
+    features = ConvolutionFeatures(names, cases.length, GROUPS)
+    if features.count > most:
+        fewer = max(2, int(GROUPS * most / features.count))
+        features = ConvolutionFeatures(names, cases.length, fewer)
+    features.to(device)
+    spread = torch.linspace(0, len(cases) - 1, min(SAMPLE, len(cases)), device=device).long()
+    features.learn_thresholds(cases.batch(spread))
+    changes = features.of_changes().to(device)
+    emphases = [torch.where(changes, one, 1.0) for one in ((0.5,) if many else EMPHASES)]
+    fitted = fit_ridge(answer(features, cases), target, emphases)
     return CrossFitted(ClosedForm(features, fitted.scores), fitted.held_out.float())

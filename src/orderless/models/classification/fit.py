@@ -8,18 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from orderless.errors import SettingError
-from orderless.models.classification.cases import Cases, answer, fold_cases
+from orderless.models.classification.cases import Cases, Target, answer
 from orderless.models.classification.closed_form import (
     CrossFitted,
-    fit_closed_form,
     fit_commonest_class,
+    fit_convolutions,
+    fit_flat_ridge,
 )
-from orderless.models.classification.flat import FlatFeatures
 from orderless.models.classification.network import (
     ClassificationTask,
     NetworkClassifier,
@@ -31,35 +30,13 @@ from orderless.models.weights import fit_weights
 from orderless.nn import ClassificationNetwork, NetworkConfig
 from orderless.training import Outcome
 
-BASELINE = "commonest class"
-CLOSED = (BASELINE, "flat ridge")
+CLOSED = ("commonest class", "flat ridge", "convolutions")
 NETWORK = "network"
 NETWORKS = 3
 """Folds, and networks that are averaged."""
 PARTS = 5
 """Of the cases; each is left out once to find weights."""
 LEAST_PROBABILITY = 1e-6
-STACK = "stack"
-
-
-@dataclass(frozen=True)
-class Target:
-    """What is to be learned of cases.
-
-    codes       [case] the number of the class
-    groups      [case] the number of the group, whose cases are held out together; None without
-    """
-
-    codes: Tensor
-    classes: int
-    groups: Tensor | None = None
-
-    def folds(self, count: int, seed: int) -> Tensor:
-        """The fold of each case, [case]."""
-        groups = None if self.groups is None else self.groups.cpu().numpy()
-        most = len(self.codes if groups is None else np.unique(groups))
-        folds = fold_cases(self.codes.cpu().numpy(), min(count, most), seed, groups)
-        return torch.as_tensor(folds, device=self.codes.device)
 
 
 @dataclass(frozen=True)
@@ -82,13 +59,15 @@ class NetworkPlan:
 class FittedStack:
     """The stack, and what became of every member that was tried.
 
-    held        by name; that of the stack is with weights that the cases in question did not find
+    held        by name
+    together    of the stack, with weights that were found without the cases in question
     weights     by name; 0 where a member was left out
     outcomes    of the trainings, by name
     """
 
     stack: Stack
     held: dict[str, Held]
+    together: Held
     weights: dict[str, float]
     outcomes: dict[str, Outcome]
 
@@ -108,14 +87,15 @@ def check_members(names: Any) -> tuple[str, ...]:
 
 
 def fit_closed_forms(
-    cases: Cases, target: Target, names: int, members: Sequence[str]
+    cases: Cases, target: Target, names: int, members: Sequence[str] = CLOSED
 ) -> list[CrossFitted]:
-    """Those that were asked for, and always the baseline; `names` is 0 for exchangeable variables."""
-    fitted = [fit_commonest_class(target.codes, target.classes)]
-    if "flat ridge" in members:
-        features = FlatFeatures.of(names, cases.length)
-        fitted.append(fit_closed_form(features, cases, target.codes, target.classes, target.groups))
-    return fitted
+    """Those that were asked for, and always the baseline.
+
+    names   how many variables are known by name; 0 for exchangeable ones
+    """
+    fits = {"flat ridge": fit_flat_ridge, "convolutions": fit_convolutions}
+    chosen = [fit for kind, fit in fits.items() if kind in members]
+    return [fit_commonest_class(target), *(fit(cases, target, names) for fit in chosen)]
 
 
 def fit_stack(
@@ -144,8 +124,8 @@ def fit_stack(
     found = _weigh(answers, target, run.seed)
     stack = keep_earners([one.member for one in tried], found.mean)
     weights |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
-    held[STACK] = judge((answers * found.without[:, None].to(answers)).sum(-1), target.codes)
-    return FittedStack(stack, held, weights, outcomes)
+    together = judge((answers * found.without[:, None].to(answers)).sum(-1), target.codes)
+    return FittedStack(stack, held, together, weights, outcomes)
 
 
 def judge(probabilities: Tensor, codes: Tensor) -> Held:

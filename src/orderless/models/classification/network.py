@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from orderless.data import draw_variables
-from orderless.models.classification.cases import CaseBatch, Cases
+from orderless.data import Batch, draw_variables
+from orderless.models.classification.cases import Cases
 from orderless.models.fingerprint import fingerprint
 from orderless.models.member import State
 from orderless.nn import ClassificationNetwork, NetworkConfig
@@ -29,7 +29,7 @@ class NetworkClassifier:
     def __init__(self, *networks: ClassificationNetwork) -> None:
         self.networks = nn.ModuleList(networks)
 
-    def __call__(self, batch: CaseBatch) -> Tensor:
+    def __call__(self, batch: Batch) -> Tensor:
         """Class probabilities [case, class]."""
         said = [_scores(one, batch).softmax(-1) for one in self.networks]
         return torch.stack(said).mean(0)
@@ -132,7 +132,7 @@ class ClassificationTask:
         return total / len(self.validation)
 
 
-def _scores(module: Any, batch: CaseBatch) -> Tensor:
+def _scores(module: Any, batch: Batch) -> Tensor:
     """Scores [case, class]; a network of exchangeable variables takes no names."""
-    names = batch.names if module.names else None
+    names = batch.static if module.names else None
     return module(batch.values, *batch.masks, names)

@@ -6,48 +6,44 @@ get the residuals (I - H_gg)^-1 (y - fitted)_g, exactly. The units of the featur
 cases; they know no class.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+
+from orderless.models.classification.cases import Target
 
 PENALTIES = 10.0 ** torch.arange(-3, 3.1, 0.5, dtype=torch.float64)
 """In units of the mean eigenvalue."""
 SHARPNESS = 2.0 ** torch.arange(-2, 5.1, 0.25, dtype=torch.float64)
-"""What scores are multiplied by before a softmax: the reciprocal of a temperature."""
+"""Of scores, before a softmax."""
 CONSTANT = 1e-6
 """A feature with a smaller standard deviation says nothing."""
 
 
-@dataclass(frozen=True)
-class RidgeScores:
+class RidgeScores(nn.Module):
     """Features to class probabilities.
 
     center      [feature]; `unit` is one over the standard deviation, 0 for a constant
     weights     [feature, class]
     offset      [class]
+    sharpness   what scores are multiplied by before a softmax: the reciprocal of a temperature
     """
 
-    center: Tensor
-    unit: Tensor
-    weights: Tensor
-    offset: Tensor
-    sharpness: Tensor
+    def __init__(
+        self, center: Tensor, unit: Tensor, weights: Tensor, offset: Tensor, sharpness: Tensor
+    ) -> None:
+        super().__init__()
+        self.center, self.unit = _fixed(center), _fixed(unit)
+        self.weights, self.offset = _fixed(weights), _fixed(offset)
+        self.sharpness = _fixed(sharpness)
 
-    def __call__(self, features: Tensor) -> Tensor:
+    def forward(self, features: Tensor) -> Tensor:
         """Probabilities [case, class]."""
         scores = ((features - self.center) * self.unit) @ self.weights + self.offset
         return (self.sharpness * scores).softmax(-1)
-
-    def to(self, device: torch.device | str) -> Self:
-        """The same map on another device."""
-        return replace(self, **{name: value.to(device) for name, value in self.tensors().items()})
-
-    def tensors(self) -> Mapping[str, Tensor]:
-        """What it is made of, by name."""
-        return dict(vars(self))
 
 
 class FittedRidge(NamedTuple):
@@ -57,37 +53,57 @@ class FittedRidge(NamedTuple):
     held_out: Tensor
 
 
-def fit_ridge(
-    features: Tensor, codes: Tensor, classes: int, groups: Tensor | None = None
-) -> FittedRidge:
-    """The penalty and the sharpness have the least cross-entropy held out.
+def fit_ridge(features: Tensor, target: Target, emphases: Sequence[Tensor] = ()) -> FittedRidge:
+    """The emphasis, the penalty and the sharpness have the least cross-entropy held out.
 
     features    [case, feature] float32: standardised in place
-    codes       [case] the number of the class of each
-    groups      [case] cases of one group are left out together; each case alone if None
+    target      cases of one group are left out together; without groups, each case alone
+    emphases    [feature] what standardised features may be multiplied by; nothing, if there is none
     """
     deviation, center = torch.std_mean(features, 0, correction=0)
     unit = torch.where(deviation > CONSTANT, 1 / deviation, 0.0)
     features.sub_(center).mul_(unit)
-    targets = 2.0 * torch.nn.functional.one_hot(codes, classes).double() - 1.0
+    targets = 2.0 * functional.one_hot(target.codes, target.classes).double() - 1.0
+    tried = [_fit(features * one, targets, target) for one in emphases]
+    tried = tried or [_fit(features, targets, target)]
+    best = min(range(len(tried)), key=lambda number: tried[number].loss)
+    weights, sharpness, held_out, _ = tried[best]
+    scores = RidgeScores(
+        center,
+        unit * emphases[best] if emphases else unit,
+        weights,
+        targets.mean(0).float(),
+        torch.tensor(sharpness).to(center),
+    )
+    return FittedRidge(scores, (sharpness * held_out).softmax(-1))
+
+
+class _Fit(NamedTuple):
+    """Weights [feature, class], and how scores [case, class] did held out."""
+
+    weights: Tensor
+    sharpness: float
+    held_out: Tensor
+    loss: float
+
+
+def _fit(features: Tensor, targets: Tensor, target: Target) -> _Fit:
+    """With the best penalty."""
     offset = targets.mean(0)
     basis = _decompose(features)
-    along = basis.cases.T.to(targets) @ (targets - offset)
-    best = None
-    for penalty in (PENALTIES * basis.sizes.mean().cpu()).tolist():
+    along = basis.cases.T @ (targets - offset)
+    best: tuple[float, Tensor, float, Tensor] | None = None
+    for penalty in (PENALTIES * float(basis.sizes.mean())).tolist():
         shrunk = 1 / (basis.sizes + penalty)
-        fitted = offset + basis.cases @ (shrunk[:, None] * along)
-        left_out = targets - _leave_out(basis.cases, shrunk, targets - fitted, groups)
-        sharpness, loss = _sharpen(left_out, codes)
+        residuals = targets - offset - basis.cases @ (shrunk[:, None] * along)
+        held_out = targets - _leave_out(basis.cases, shrunk, residuals, target.groups)
+        sharpness, loss = _sharpen(held_out, target.codes)
         if best is None or loss < best[0]:
-            best = (loss, shrunk, sharpness, left_out)
+            best = (loss, shrunk, sharpness, held_out)
     assert best is not None
-    _, shrunk, sharpness, left_out = best
-    weights = basis.weights(features, shrunk[:, None] * along)
-    whole = RidgeScores(
-        center, unit, weights.float(), offset.float(), torch.tensor(sharpness).to(center)
-    )
-    return FittedRidge(whole, (sharpness * left_out).softmax(-1))
+    loss, shrunk, sharpness, held_out = best
+    weights = basis.weights(features, shrunk[:, None] * along).float()
+    return _Fit(weights, sharpness, held_out, loss)
 
 
 class _Basis(NamedTuple):
@@ -122,9 +138,7 @@ def _decompose(features: Tensor) -> _Basis:
     return _Basis((features @ vectors.to(features)).double(), sizes.clamp(min=0.0), vectors)
 
 
-def _leave_out(
-    cases: Tensor, shrunk: Tensor, residuals: Tensor, groups: Tensor | None
-) -> Tensor:
+def _leave_out(cases: Tensor, shrunk: Tensor, residuals: Tensor, groups: Tensor | None) -> Tensor:
     """Residuals [case, class] of cases that were left out, from those of a fit on all."""
     count = len(cases)
     if groups is None:
@@ -143,8 +157,11 @@ def _leave_out(
 def _sharpen(scores: Tensor, codes: Tensor) -> tuple[float, float]:
     """The sharpness with the least cross-entropy, and that."""
     losses = [
-        (float(torch.nn.functional.cross_entropy(scores * one, codes)), one)
-        for one in SHARPNESS.tolist()
+        (float(functional.cross_entropy(scores * one, codes)), one) for one in SHARPNESS.tolist()
     ]
     loss, sharpness = min(losses)
     return sharpness, loss
+
+
+def _fixed(value: Tensor) -> nn.Parameter:
+    return nn.Parameter(value, requires_grad=False)
