@@ -31,19 +31,16 @@ from orderless.models.classification import (
     Cases,
     CrossFitted,
     FittedStack,
-    Held,
     NetworkPlan,
     Target,
     answer,
     check_members,
     fit_closed_forms,
     fit_stack,
-    judge,
     numbers_of,
 )
 from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
-from orderless.nn import NetworkConfig
 
 IDENTIFY = ("auto", "name", None)
 NAMED = ("wide", "long")
@@ -131,28 +128,16 @@ class Classifier(Estimator):
         members = check_members(self.members)
         check_columns(columns)
         panel = read_cases(X, **columns)
-        labels = _unwrap(read_labels(y, len(panel.systems)))
-        if not any(system.observed.any() for system in panel.systems):
-            raise DataError("Not a single value is observed: there is nothing to learn from.")
-        self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state, checkpoint)
-        self.variables_in_ = panel.variables
-        self.length_ = max(len(system.times) for system in panel.systems)
-        device = choose_device(self.device)
-        target = Target(
-            torch.as_tensor(codes, device=device),
-            len(self.classes_),
-            _find_groups(groups, len(codes), device),
-        )
+        target = self._learn_classes(panel, y, groups)
         views = self._look(panel, target, members)
         view = self._choose(panel, views)
         self.identify_ = "name" if view.by_name else None
         self.transform_ = view.transform
         plan = None
         if self._wants_network(members, view.cases):
-            names = tuple(sorted(panel.variables)) if view.by_name else ()
-            plan = NetworkPlan(self._network_config(), names)
+            plan = self._plan()
         fitted = fit_stack(view.cases, target, view.closed, members, plan, self._run(checkpoint))
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
@@ -191,19 +176,18 @@ class Classifier(Estimator):
 
     def batch(self, system: System) -> Batch:
         """One case as the members see it."""
-        ((_, batch),) = self._gather((system,)).batches()
+        ((_, batch),) = self._gather((system,), self.transform_).batches()
         return batch
 
     def answers(self, panel: Panel) -> Answers:
         """The probability of each class, [class], for every case."""
-        cases = self._gather(panel.systems).to(choose_device(self.device))
+        cases = self._gather(panel.systems, self.transform_).to(choose_device(self.device))
         with torch.inference_mode(), threads_for(cases.names.numel()):
             probabilities = answer(self.stack_, cases).double()
         return list((probabilities / probabilities.sum(-1, keepdim=True)).cpu().numpy())
 
-    def _gather(self, systems: Sequence[System]) -> Cases:
-        numbers = numbers_of(self.variables_in_)
-        return Cases.gather(systems, self.transform_, numbers, self.length_)
+    def _gather(self, systems: Sequence[System], transform: Transform) -> Cases:
+        return Cases.gather(systems, transform, numbers_of(self.variables_in_), self.length_)
 
     def _probabilities(self, X: Any, columns: Mapping[str, Hashable]) -> np.ndarray:
         self._check_fitted()
@@ -225,34 +209,42 @@ class Classifier(Estimator):
                 )
         return np.stack(self.answers(panel))
 
+    def _learn_classes(self, panel: Panel, y: Any, groups: Any = None) -> Target:
+        """The classes, the variables and the length that `fit` sees; the class of each case."""
+        labels = _unwrap(read_labels(y, len(panel.systems)))
+        if not any(system.observed.any() for system in panel.systems):
+            raise DataError("Not a single value is observed: there is nothing to learn from.")
+        self.classes_, codes = _find_classes(labels)
+        self.variables_in_ = panel.variables
+        self.length_ = max(len(system.times) for system in panel.systems)
+        device = choose_device(self.device)
+        numbers = None if groups is None else _find_groups(groups, len(codes), device)
+        return Target(torch.as_tensor(codes, device=device), len(self.classes_), numbers)
+
     def _look(self, panel: Panel, target: Target, members: tuple[str, ...]) -> list["_View"]:
         """The cases order-free or by name or both, and what closed forms make of them."""
         both = self.identify == "auto" and len(panel.variables) > 1
-        numbers = numbers_of(panel.variables)
-        lengths = [len(system.times) for system in panel.systems]
-        # The level of a case may tell its class.
-        scales = learn_scales(panel, lengths, across=True)
         views = []
         for by_name in (False, True) if both else (self.identify == "name",):
-            transform = Transform(scales if by_name else share_scale(scales), shared=not by_name)
-            cases = Cases.gather(panel.systems, transform, numbers, self.length_).to(
-                target.codes.device
-            )
-            names = len(numbers) if by_name else 0
+            transform = learn_units(panel, by_name=by_name)
+            cases = self._gather(panel.systems, transform).to(target.codes.device)
+            names = len(panel.variables) if by_name else 0
             with torch.no_grad():
                 closed = fit_closed_forms(cases, target, names, CLOSED if both else members)
-            held = min(
-                (judge(one.held_out, target.codes) for one in closed[1:] or closed),
-                key=lambda one: one.cross_entropy,
-            )
-            views.append(_View(by_name, transform, cases, closed, held))
+            best = max(closed, key=lambda one: float(_right(one, target).mean()))
+            views.append(_View(by_name, transform, cases, closed, _right(best, target)))
         return views
 
     def _choose(self, panel: Panel, views: list["_View"]) -> "_View":
-        """Nothing tells the variables of an array apart but their place, which may change."""
-        if panel.form.kind not in NAMED:
+        """By name only where that is better by more than chance may make it.
+
+        Nothing tells the variables of an array apart but their place, which may change.
+        """
+        if len(views) == 1 or panel.form.kind not in NAMED:
             return views[0]
-        return min(views, key=lambda one: one.held.cross_entropy)
+        gain = views[1].right - views[0].right
+        chance = float(gain.std()) / len(gain) ** 0.5
+        return views[float(gain.mean()) > chance]
 
     def _wants_network(self, members: tuple[str, ...], cases: Cases) -> bool:
         """Whether one was asked for, or may be trained within the budget."""
@@ -261,10 +253,11 @@ class Classifier(Estimator):
         entries = cases.series.members.shape[1] * self.length_ * len(cases)
         return self.members is not None or int(self.epochs) * entries <= BUDGET
 
-    def _network_config(self) -> NetworkConfig:
-        return build_network_config(
+    def _plan(self) -> NetworkPlan:
+        config = build_network_config(
             self.preset, self.length_, self.network, center="none", scale=False, skip=False
         )
+        return NetworkPlan(config, tuple(sorted(self.variables_in_)) if self.identify_ else ())
 
     def _write_report(
         self, panel: Panel, target: Target, views: list["_View"], fitted: FittedStack
@@ -284,10 +277,10 @@ class Classifier(Estimator):
         chosen = "known by name" if self.identify_ else "exchangeable"
         if len(views) == 1:
             return chosen
-        order_free, named = (f"{100 * (1 - one.held.wrong):.1f} %" for one in views)
+        order_free, named = (f"{100 * float(one.right.mean()):.1f} %" for one in views)
         said = f"{chosen}: of cases held out closed forms name {order_free} rightly order-free, "
         said += f"{named} by name"
-        if panel.form.kind in NAMED or views[1].held.wrong >= views[0].held.wrong:
+        if panel.form.kind in NAMED or views[1].right.mean() <= views[0].right.mean():
             return said
         return said + " (identify='name' takes the place in an array as the name)"
 
@@ -315,19 +308,32 @@ class Classifier(Estimator):
 
 
 class _View(NamedTuple):
-    """The cases order-free or by name, the closed forms on them, and how the best of those did."""
+    """The cases order-free or by name, and the closed forms on them.
+
+    right   [case] 1 where the best of them names a case rightly that is held out
+    """
 
     by_name: bool
     transform: Transform
     cases: Cases
     closed: list[CrossFitted]
-    held: Held
+    right: Tensor
 
 
-def _find_groups(groups: Any, cases: int, device: torch.device) -> Tensor | None:
+def _right(member: CrossFitted, target: Target) -> Tensor:
+    return (member.held_out.argmax(-1) == target.codes).double()
+
+
+def learn_units(panel: Panel, *, by_name: bool) -> Transform:
+    """Each variable in its own unit, or all in one where nothing tells them apart."""
+    lengths = [len(system.times) for system in panel.systems]
+    # The level of a case may tell its class.
+    scales = learn_scales(panel, lengths, across=True)
+    return Transform(scales if by_name else share_scale(scales), shared=not by_name)
+
+
+def _find_groups(groups: Any, cases: int, device: torch.device) -> Tensor:
     """The number of the group of each case."""
-    if groups is None:
-        return None
     names, numbers = np.unique(_unwrap(read_labels(groups, cases)), return_inverse=True)
     if len(names) < 2:
         raise DataError(

@@ -4,9 +4,12 @@ import torch
 from torch import Tensor
 
 from orderless.data import Batch
+from orderless.schema import whole
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 SUMMARIES = len(QUANTILES) + 2
+COUNT = whole(0, 10**6)
+"""Of names, in the facts of a saved model."""
 
 
 def by_name(batch: Batch, values: Tensor, names: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Members in closed form: fixed features of a case, and a ridge on them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
@@ -10,8 +11,10 @@ from orderless.data import Batch
 from orderless.models.classification.cases import Cases, Target, answer
 from orderless.models.classification.convolutions import SAMPLE, ConvolutionFeatures
 from orderless.models.classification.flat import FlatFeatures
-from orderless.models.classification.ridge import RidgeScores, fit_ridge
+from orderless.models.classification.ridge import RidgeScores, fit_ridge, frozen
+from orderless.models.facts import SIZE, rebuild
 from orderless.models.member import Member, State
+from orderless.schema import mapping, plain, record, text
 
 GROUPS = 64
 """Of competing kernels at each dilation."""
@@ -40,6 +43,7 @@ class CommonestClass:
     kind: ClassVar[str] = "commonest class"
     name = kind
     module: nn.Module | None = None
+    schema = staticmethod(record({"classes": SIZE}))
 
     def __init__(self, shares: Tensor) -> None:
         self.shares = shares
@@ -54,56 +58,63 @@ class CommonestClass:
 
     def state(self) -> State:
         """The shares."""
-        return State({}, {"shares": self.shares})
+        return State({"classes": len(self.shares)}, {"shares": self.shares})
 
     @classmethod
     def restore(cls, state: State) -> Self:
         """The same shares."""
-        return cls(state.tensors["shares"])
+        shares = nn.ParameterDict({"shares": frozen(state.facts["classes"])})
+        return cls(rebuild(lambda: shares.to("meta"), state.tensors, 1)["shares"].data)
 
 
+@dataclass(frozen=True)
 class ClosedForm:
-    """The members `flat ridge` and `convolutions`: a ridge on fixed features."""
+    """The members `flat ridge` and `convolutions`: a ridge on fixed features.
 
+    module  the features, then the scores
+    """
+
+    module: nn.Sequential
     kind: ClassVar[str] = "closed form"
-
-    def __init__(self, features: Any, scores: RidgeScores) -> None:
-        self.module: nn.Module | None = nn.Sequential(features, scores)
 
     @property
     def name(self) -> str:
         """A column of a table."""
-        return self._parts[0].kind
-
-    @property
-    def _parts(self) -> Any:
-        return self.module
+        return self.module[0].kind
 
     def __call__(self, batch: Batch) -> Tensor:
         """Class probabilities [case, class]."""
-        return self._parts(batch)
+        return self.module(batch)
 
     def to(self, device: torch.device) -> None:
         """Move to a device."""
-        self._parts.to(device)
+        self.module.to(device)
+
+    @staticmethod
+    def schema(facts: Any, where: str) -> None:
+        """What builds the features, and the number of classes."""
+        outer = {"kind": text("|".join(FEATURES)), "classes": SIZE, "features": mapping(plain)}
+        record(outer)(facts, where)
+        FEATURES[facts["kind"]].schema(facts["features"], f"{where}.features")
 
     def state(self) -> State:
         """What builds the features, and all tensors."""
-        features = self._parts[0]
-        return State({"kind": features.kind, **features.facts()}, self._parts.state_dict())
+        features, scores = self.module
+        facts = {
+            "kind": features.kind,
+            "classes": len(scores.offset),
+            "features": features.facts(),
+        }
+        return State(facts, self.module.state_dict())
 
     @classmethod
     def restore(cls, state: State) -> Self:
         """The same features and the same ridge."""
-        facts = dict(state.facts)
-        kind = FEATURES[facts.pop("kind")]
-        parts: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
-        for key, value in state.tensors.items():
-            part, _, name = key.partition(".")
-            parts[int(part)][name] = value
-        features = kind(**facts)
-        features.load_state_dict(parts[0])
-        return cls(features, RidgeScores(**parts[1]))
+        with torch.device("meta"):
+            features = FEATURES[state.facts["kind"]](**state.facts["features"])
+            scores = RidgeScores(features.count, state.facts["classes"])
+        module = nn.Sequential(features, scores)
+        return cls(rebuild(lambda: module, state.tensors, layers=features.layers))
 
 
 def fit_commonest_class(target: Target) -> CrossFitted:
@@ -117,7 +128,7 @@ def fit_flat_ridge(cases: Cases, target: Target, names: int) -> CrossFitted:
     """A ridge on all values; `names` is 0 for exchangeable variables."""
     features = FlatFeatures(names, cases.length)
     fitted = fit_ridge(answer(features, cases), target)
-    return CrossFitted(ClosedForm(features, fitted.scores), fitted.held_out.float())
+    return CrossFitted(ClosedForm(nn.Sequential(features, fitted.scores)), fitted.held_out.float())
 
 
 def fit_convolutions(cases: Cases, target: Target, names: int) -> CrossFitted:
@@ -134,8 +145,8 @@ def fit_convolutions(cases: Cases, target: Target, names: int) -> CrossFitted:
         features = ConvolutionFeatures(names, cases.length, fewer)
     features.to(device)
     spread = torch.linspace(0, len(cases) - 1, min(SAMPLE, len(cases)), device=device).long()
-    features.learn_thresholds(cases.batch(spread))
+    features.draw(cases.batch(spread))
     changes = features.of_changes().to(device)
     emphases = [torch.where(changes, one, 1.0) for one in ((0.5,) if many else EMPHASES)]
     fitted = fit_ridge(answer(features, cases), target, emphases)
-    return CrossFitted(ClosedForm(features, fitted.scores), fitted.held_out.float())
+    return CrossFitted(ClosedForm(nn.Sequential(features, fitted.scores)), fitted.held_out.float())

@@ -21,12 +21,16 @@ from torch.nn import functional
 
 from orderless.data import Batch
 from orderless.models.classification.channels import (
+    COUNT,
     SUMMARIES,
     by_name,
     extent,
     fill_gaps,
     over_variables,
 )
+from orderless.models.classification.ridge import frozen
+from orderless.models.facts import SIZE, STEPS
+from orderless.schema import record
 
 TAPS = 9
 COMPETING = 8
@@ -39,6 +43,8 @@ MOST_MIXED = 9
 """Channels added up."""
 FLOOR = 1e-3
 """Added below a square root, whose slope would be infinite."""
+EDGES = ("replicate", "constant")
+"""What half of the kernels see outside of a case: values stay level there, changes are 0."""
 ENTRIES_AT_ONCE = 2**22
 """Outputs of kernels that are held at a time."""
 SAMPLE = 32
@@ -54,16 +60,17 @@ class ConvolutionFeatures(nn.Module):
     """
 
     kind: ClassVar[str] = "convolutions"
+    schema = staticmethod(record({"names": COUNT, "length": STEPS, "groups": SIZE}))
 
     def __init__(self, names: int, length: int, groups: int) -> None:
         super().__init__()
         self.names, self.length, self.groups = names, length, groups
-        random = torch.Generator().manual_seed(0)
         dilations = [2**k for k in range(1 + int(log2(max(1, (length - 1) / (TAPS - 1)))))]
 
         def banks(channels: int, groups: int) -> nn.ModuleList:
-            both = [Bank(channels, groups, one, random) for _ in range(2) for one in dilations]
-            return nn.ModuleList(both)
+            return nn.ModuleList(
+                [Bank(channels, groups, one, edge) for edge in EDGES for one in dilations]
+            )
 
         if names:
             self.together = banks(names, groups)
@@ -93,8 +100,17 @@ class ConvolutionFeatures(nn.Module):
             marks += [torch.zeros(half, dtype=torch.bool), torch.ones(half, dtype=torch.bool)]
         return torch.cat(marks)
 
-    def learn_thresholds(self, batch: Batch) -> None:
-        """From the outputs on some cases."""
+    @property
+    def layers(self) -> int:
+        """How many banks of kernels there are."""
+        return sum(isinstance(one, Bank) for one in self.modules())
+
+    def draw(self, batch: Batch) -> None:
+        """Draw the kernels, always the same; thresholds are learned from some cases."""
+        random = torch.Generator().manual_seed(0)
+        for one in self.modules():
+            if isinstance(one, Bank):
+                one.draw(random)
         for channels, banks, valid in self._sights(batch):
             for bank, seen, there in _pair(banks, channels, valid):
                 bank.learn_thresholds(seen, there)
@@ -114,7 +130,7 @@ class ConvolutionFeatures(nn.Module):
             found = torch.cat(
                 [b(seen, there) for b, seen, there in _pair(banks, channels, valid)], 1
             )
-            if len(found) != len(batch.values):
+            if not self.names and banks is self.alone:
                 members = batch.members & batch.observed.any(-1)
                 found = _pool(found.view(*members.shape, -1), members)
             features.append(found)
@@ -137,24 +153,32 @@ class ConvolutionFeatures(nn.Module):
 
 
 class Bank(nn.Module):
-    """Kernels of one dilation; half of the groups see 0 outside of a case, half its first and last.
+    """Kernels of one dilation; half of the groups see 0 outside of a case, half what `edge` says.
 
     Channels [row, channel, time] and where the case is [row, time] give features [row, feature].
     """
 
-    def __init__(self, channels: int, groups: int, dilation: int, random: torch.Generator) -> None:
+    def __init__(self, channels: int, groups: int, dilation: int, edge: str) -> None:
         super().__init__()
-        self.dilation = dilation
+        self.dilation, self.edge = dilation, edge
         fixed = max(2, round(84 / 64 * groups))
-        competing = torch.randn(groups, COMPETING, TAPS, generator=random)
+        self.competing = frozen(groups, COMPETING, TAPS)
+        self.mix_competing = frozen(groups, channels)
+        self.held = frozen(fixed, TAPS)
+        self.mix_held = frozen(fixed, channels)
+        self.thresholds = frozen(fixed, len(LEVELS))
+
+    @torch.no_grad()
+    def draw(self, random: torch.Generator) -> None:
+        """Kernels that add up to zero, and the channels that each of them sees."""
+        competing = torch.randn(self.competing.shape, generator=random)
         competing -= competing.mean(-1, keepdim=True)
-        competing /= competing.abs().sum(-1, keepdim=True)
-        order = torch.randperm(84, generator=random)
-        self.competing = _fixed(competing)
-        self.held = _fixed(_fixed_kernels()[order[torch.arange(fixed) % 84]])
-        self.mix_competing = _fixed(_mix(channels, groups, random))
-        self.mix_held = _fixed(_mix(channels, fixed, random))
-        self.thresholds = _fixed(torch.zeros(fixed, len(LEVELS)))
+        self.competing.copy_(competing / competing.abs().sum(-1, keepdim=True))
+        kernels = _fixed_kernels()
+        order = torch.randperm(len(kernels), generator=random)
+        self.held.copy_(kernels[order[torch.arange(len(self.held)) % len(kernels)]])
+        for mix in (self.mix_competing, self.mix_held):
+            mix.copy_(_mix(*mix.shape[::-1], random))
 
     @property
     def count(self) -> int:
@@ -216,7 +240,7 @@ class Bank(nn.Module):
         parts = []
         for seen, mode, some in (
             (inside, "constant", slice(0, half)),
-            (channels, "replicate", slice(half, None)),
+            (channels, self.edge, slice(half, None)),
         ):
             mixed = torch.einsum("gc,rct->rgt", mix[some], seen)
             parts.append(
@@ -286,7 +310,3 @@ def _rows(batch: Batch, begin: int, count: int) -> Batch:
     some = slice(begin, begin + count)
     static = None if batch.static is None else batch.static[some]
     return Batch(batch.values[some], batch.observed[some], batch.members[some], static=static)
-
-
-def _fixed(value: Tensor) -> nn.Parameter:
-    return nn.Parameter(value, requires_grad=False)

@@ -135,6 +135,28 @@ def judge(probabilities: Tensor, codes: Tensor) -> Held:
     return Held(float(wrong), float(-said.log().mean()))
 
 
+def build_task(
+    cases: Cases,
+    target: Target,
+    train: Tensor,
+    validation: Tensor,
+    plan: NetworkPlan,
+    run: Run,
+    kind: type[ClassificationTask] = ClassificationTask,
+) -> ClassificationTask:
+    """A network drawn by the seed, some cases to train on, and others that choose its epoch."""
+    module = run.draw(
+        lambda: ClassificationNetwork(plan.config, target.classes, names=plan.names)
+    ).to(target.codes.device)
+    return kind(module, cases, target.codes, train, validation)
+
+
+def train_network(task: ClassificationTask, run: Run, name: str) -> Outcome:
+    """Train the network of a task; large cases come few at a time."""
+    settings = training_settings(task.cases)
+    return run.train(task, name, settings["batch_size"] * task.cases.names.shape[1], settings)
+
+
 def _cross_fit_networks(
     cases: Cases,
     target: Target,
@@ -149,20 +171,15 @@ def _cross_fit_networks(
     """
     fold = target.folds(NETWORKS, run.seed)
     count = int(fold.max()) + 1
-    device = target.codes.device
-    held_out = torch.zeros(len(cases), target.classes, device=device)
-    settings = training_settings(cases)
-    rows = settings["batch_size"] * cases.names.shape[1]
+    held_out = torch.zeros(len(cases), target.classes, device=target.codes.device)
     networks: list[ClassificationNetwork] = []
     for number in range(count):
         train = (fold != number).nonzero().squeeze(1)
         validation = (fold == number).nonzero().squeeze(1)
-        module = run.draw(
-            lambda: ClassificationNetwork(plan.config, target.classes, names=plan.names)
-        ).to(device)
-        task = ClassificationTask(module, cases, target.codes, train, validation)
         name = f"{NETWORK} {number + 1}"
-        outcomes[name] = run.train(task, name, rows, settings)
+        task = build_task(cases, target, train, validation, plan, run)
+        module = task.module
+        outcomes[name] = train_network(task, run, name)
         networks.append(module)
         with torch.inference_mode():
             held_out[validation] = answer(NetworkClassifier(module), cases, validation)

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from orderless.data import Batch
-from orderless.models.classification.channels import SUMMARIES, by_name, over_variables
+from orderless.models.classification.channels import COUNT, SUMMARIES, by_name, over_variables
+from orderless.models.facts import STEPS
+from orderless.schema import record
 
 MOST = 4096
 """Features; of longer cases neighbouring time steps are averaged."""
@@ -20,11 +22,18 @@ class FlatFeatures(nn.Module):
     """
 
     kind: ClassVar[str] = "flat ridge"
+    schema = staticmethod(record({"names": COUNT, "length": STEPS}))
+    layers = 0
 
     def __init__(self, names: int, length: int) -> None:
         super().__init__()
         self.names, self.length = names, length
         self.every = max(1, -(-length * (names or SUMMARIES) // MOST))
+
+    @property
+    def count(self) -> int:
+        """How many features there are."""
+        return (self.names or SUMMARIES) * -(-self.length // self.every)
 
     def facts(self) -> dict[str, Any]:
         """The arguments."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import torch
@@ -10,9 +10,11 @@ from torch import Tensor, nn
 
 from orderless.data import Batch, draw_variables
 from orderless.models.classification.cases import Cases
+from orderless.models.facts import NAMES, NETWORK, SIZE, rebuild
 from orderless.models.fingerprint import fingerprint
 from orderless.models.member import State
 from orderless.nn import ClassificationNetwork, NetworkConfig
+from orderless.schema import record, whole
 from orderless.training.losses import cross_entropy
 
 TRAINING = {"learning_rate": 2e-3, "patience": 12}
@@ -25,13 +27,16 @@ class NetworkClassifier:
 
     kind: ClassVar[str] = "network"
     name = kind
+    schema = staticmethod(
+        record({"config": NETWORK, "classes": SIZE, "names": NAMES, "networks": whole(1, 100)})
+    )
 
     def __init__(self, *networks: ClassificationNetwork) -> None:
         self.networks = nn.ModuleList(networks)
 
     def __call__(self, batch: Batch) -> Tensor:
         """Class probabilities [case, class]."""
-        said = [_scores(one, batch).softmax(-1) for one in self.networks]
+        said = [network_scores(one, batch).softmax(-1) for one in self.networks]
         return torch.stack(said).mean(0)
 
     def to(self, device: torch.device) -> None:
@@ -56,18 +61,16 @@ class NetworkClassifier:
 
     @classmethod
     def restore(cls, state: State) -> Self:
-        """The same networks. Their weights are not drawn first: another thread may be drawing."""
+        """The same networks."""
         facts = state.facts
         config = NetworkConfig(**facts["config"])
-        with torch.device("meta"):
-            networks = [
-                ClassificationNetwork(config, facts["classes"], names=facts["names"])
-                for _ in range(facts["networks"])
-            ]
-        member = cls(*networks)
-        member.networks.load_state_dict(dict(state.tensors), assign=True)
-        member.networks.eval().requires_grad_(False)
-        return member
+
+        def build() -> nn.Module:
+            several = range(facts["networks"])
+            build_one = partial(ClassificationNetwork, config, facts["classes"])
+            return nn.ModuleList([build_one(names=facts["names"]) for _ in several])
+
+        return cls(*rebuild(build, state.tensors, config.layers * facts["networks"]))
 
 
 def training_settings(cases: Cases) -> Mapping[str, Any]:
@@ -120,7 +123,7 @@ class ClassificationTask:
     def loss(self, module: nn.Module, samples: Tensor, variables: Tensor | None) -> Tensor:
         """Cross-entropy of these cases, on all variables or those given."""
         batch = self.cases.batch(samples, variables, complete=self._complete)
-        return cross_entropy(_scores(module, batch), self.labels[samples])
+        return cross_entropy(network_scores(module, batch), self.labels[samples])
 
     @torch.no_grad()
     def score(self, module: nn.Module) -> float:
@@ -128,11 +131,11 @@ class ClassificationTask:
         total = 0.0
         for places, batch in self.cases.batches(self.validation):
             labels = self.labels[self.validation[places]]
-            total += len(places) * float(cross_entropy(_scores(module, batch), labels))
+            total += len(places) * float(cross_entropy(network_scores(module, batch), labels))
         return total / len(self.validation)
 
 
-def _scores(module: Any, batch: Batch) -> Tensor:
+def network_scores(module: Any, batch: Batch) -> Tensor:
     """Scores [case, class]; a network of exchangeable variables takes no names."""
     names = batch.static if module.names else None
     return module(batch.values, *batch.masks, names)

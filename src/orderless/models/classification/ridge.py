@@ -16,9 +16,11 @@ from torch.nn import functional
 from orderless.models.classification.cases import Target
 
 PENALTIES = 10.0 ** torch.arange(-3, 3.1, 0.5, dtype=torch.float64)
-"""In units of the mean eigenvalue."""
-SHARPNESS = 2.0 ** torch.arange(-2, 5.1, 0.25, dtype=torch.float64)
+"""Times the mean eigenvalue."""
+SHARPNESS = 2.0 ** torch.arange(-4, 5.1, 0.25, dtype=torch.float64)
 """Of scores, before a softmax."""
+SMALLEST = 1e-9
+"""Share of the largest eigenvalue below which one is rounding."""
 CONSTANT = 1e-6
 """A feature with a smaller standard deviation says nothing."""
 
@@ -32,13 +34,11 @@ class RidgeScores(nn.Module):
     sharpness   what scores are multiplied by before a softmax: the reciprocal of a temperature
     """
 
-    def __init__(
-        self, center: Tensor, unit: Tensor, weights: Tensor, offset: Tensor, sharpness: Tensor
-    ) -> None:
+    def __init__(self, features: int, classes: int) -> None:
         super().__init__()
-        self.center, self.unit = _fixed(center), _fixed(unit)
-        self.weights, self.offset = _fixed(weights), _fixed(offset)
-        self.sharpness = _fixed(sharpness)
+        self.center, self.unit = frozen(features), frozen(features)
+        self.weights, self.offset = frozen(features, classes), frozen(classes)
+        self.sharpness = frozen()
 
     def forward(self, features: Tensor) -> Tensor:
         """Probabilities [case, class]."""
@@ -68,14 +68,13 @@ def fit_ridge(features: Tensor, target: Target, emphases: Sequence[Tensor] = ())
     tried = tried or [_fit(features, targets, target)]
     best = min(range(len(tried)), key=lambda number: tried[number].loss)
     weights, sharpness, held_out, _ = tried[best]
-    scores = RidgeScores(
-        center,
-        unit * emphases[best] if emphases else unit,
-        weights,
-        targets.mean(0).float(),
-        torch.tensor(sharpness).to(center),
-    )
-    return FittedRidge(scores, (sharpness * held_out).softmax(-1))
+    scores = RidgeScores(len(center), target.classes).to(center.device)
+    scores.center.copy_(center)
+    scores.unit.copy_(unit * emphases[best] if emphases else unit)
+    scores.weights.copy_(weights)
+    scores.offset.copy_(targets.mean(0))
+    scores.sharpness.fill_(sharpness)
+    return FittedRidge(scores, (sharpness * held_out).softmax(-1).float())
 
 
 class _Fit(NamedTuple):
@@ -93,7 +92,7 @@ def _fit(features: Tensor, targets: Tensor, target: Target) -> _Fit:
     basis = _decompose(features)
     along = basis.cases.T @ (targets - offset)
     best: tuple[float, Tensor, float, Tensor] | None = None
-    for penalty in (PENALTIES * float(basis.sizes.mean())).tolist():
+    for penalty in (PENALTIES * float(basis.sizes.sum()) / max(1, len(basis.sizes))).tolist():
         shrunk = 1 / (basis.sizes + penalty)
         residuals = targets - offset - basis.cases @ (shrunk[:, None] * along)
         held_out = targets - _leave_out(basis.cases, shrunk, residuals, target.groups)
@@ -127,15 +126,14 @@ class _Basis(NamedTuple):
 
 def _decompose(features: Tensor) -> _Basis:
     cases, count = features.shape
-    if cases <= count:
-        sizes, vectors = torch.linalg.eigh((features @ features.T).double())
-        kept = sizes > sizes[-1] * 1e-9
-        if not kept.any():  # all features are constant
-            kept[-1], sizes = True, torch.ones_like(sizes)
-        sizes = sizes[kept]
-        return _Basis(vectors[:, kept] * sizes.sqrt(), sizes, None)
-    sizes, vectors = torch.linalg.eigh((features.T @ features).double())
-    return _Basis((features @ vectors.to(features)).double(), sizes.clamp(min=0.0), vectors)
+    few = cases <= count
+    gram = features @ features.T if few else features.T @ features
+    sizes, vectors = torch.linalg.eigh(gram.double())
+    real = sizes > SMALLEST * sizes[-1].clamp(min=SMALLEST)
+    sizes, vectors = sizes[real], vectors[:, real]
+    if few:
+        return _Basis(vectors * sizes.sqrt(), sizes, None)
+    return _Basis((features @ vectors.to(features)).double(), sizes, vectors)
 
 
 def _leave_out(cases: Tensor, shrunk: Tensor, residuals: Tensor, groups: Tensor | None) -> Tensor:
@@ -155,13 +153,19 @@ def _leave_out(cases: Tensor, shrunk: Tensor, residuals: Tensor, groups: Tensor 
 
 
 def _sharpen(scores: Tensor, codes: Tensor) -> tuple[float, float]:
-    """The sharpness with the least cross-entropy, and that."""
+    """The sharpness with the least cross-entropy, and that.
+
+    As if one more case had belonged to all classes alike: n cases do not make certain of one in n.
+    """
+    doubt = 1 / (1 + len(codes))
     losses = [
-        (float(functional.cross_entropy(scores * one, codes)), one) for one in SHARPNESS.tolist()
+        (float(functional.cross_entropy(scores * one, codes, label_smoothing=doubt)), one)
+        for one in SHARPNESS.tolist()
     ]
     loss, sharpness = min(losses)
     return sharpness, loss
 
 
-def _fixed(value: Tensor) -> nn.Parameter:
-    return nn.Parameter(value, requires_grad=False)
+def frozen(*shape: int) -> nn.Parameter:
+    """A parameter that no optimiser changes."""
+    return nn.Parameter(torch.zeros(shape), requires_grad=False)
