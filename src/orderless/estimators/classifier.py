@@ -195,7 +195,7 @@ class Classifier(Estimator):
         known = set(self.variables_in_)
         empty = foreign = 0
         for system in panel.systems:
-            there = system.observed.any(1)
+            there = system.observed.any(1).tolist()
             seen = {name for name, has in zip(system.variables, there, strict=True) if has}
             empty += not seen
             foreign += bool(seen) and self.identify_ == "name" and not seen & known

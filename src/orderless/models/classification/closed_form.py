@@ -74,7 +74,7 @@ class ClosedForm:
     module  the features, then the scores
     """
 
-    module: nn.Sequential
+    module: Any
     kind: ClassVar[str] = "closed form"
 
     @property
