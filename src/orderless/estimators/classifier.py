@@ -195,8 +195,7 @@ class Classifier(Estimator):
         known = set(self.variables_in_)
         empty = foreign = 0
         for system in panel.systems:
-            there = system.observed.any(1).tolist()
-            seen = {name for name, has in zip(system.variables, there, strict=True) if has}
+            seen = {system.variables[row] for row in np.flatnonzero(system.observed.any(1))}
             empty += not seen
             foreign += bool(seen) and self.identify_ == "name" and not seen & known
         what = {"a single reading": empty, "a single variable that `fit` knows by name": foreign}

@@ -43,6 +43,8 @@ MOST_MIXED = 9
 """Channels added up."""
 FLOOR = 1e-3
 """Added below a square root, whose slope would be infinite."""
+POOLS = 4
+"""Ways in which a feature is pooled over variables."""
 EDGES = ("replicate", "constant")
 """What half of the kernels see outside of a case: values stay level there, changes are 0."""
 ENTRIES_AT_ONCE = 2**22
@@ -72,38 +74,30 @@ class ConvolutionFeatures(nn.Module):
                 [Bank(channels, groups, one, edge) for edge in EDGES for one in dilations]
             )
 
-        if names:
-            self.together = banks(names, groups)
-        else:
-            self.together = banks(SUMMARIES, -(-groups // 2))
-            self.alone = banks(1, -(-groups // 4))
+        self.together = banks(names or SUMMARIES, groups if names else -(-groups // 2))
+        self.alone = nn.ModuleList() if names else banks(1, -(-groups // 4))
 
     def facts(self) -> dict[str, Any]:
         """The arguments."""
         return {"names": self.names, "length": self.length, "groups": self.groups}
 
     @property
+    def layers(self) -> int:
+        """How many banks of kernels there are."""
+        return len(self.together) + len(self.alone)
+
+    @property
     def count(self) -> int:
         """How many features there are."""
-        alone = () if self.names else self.alone
-        return sum(one.count for one in self.together) + 4 * sum(one.count for one in alone)
+        return len(self.of_changes())
 
     def of_changes(self) -> Tensor:
         """Which features [feature] are those of changes."""
-        counts = [one.count for one in self.together]
-        if not self.names:
-            counts += [4 * one.count for one in self.alone]
         marks = []
-        for begin in range(0, len(counts), len(self.together)):
-            mine = counts[begin : begin + len(self.together)]
-            half = sum(mine) // 2
-            marks += [torch.zeros(half, dtype=torch.bool), torch.ones(half, dtype=torch.bool)]
+        for banks, pools in ((self.together, 1), (self.alone, POOLS)):
+            half = sum(pools * one.count for one in banks.modules() if isinstance(one, Bank)) // 2
+            marks += [torch.full((half,), changes, device="cpu") for changes in (False, True)]
         return torch.cat(marks)
-
-    @property
-    def layers(self) -> int:
-        """How many banks of kernels there are."""
-        return sum(isinstance(one, Bank) for one in self.modules())
 
     def draw(self, batch: Batch) -> None:
         """Draw the kernels, always the same; thresholds are learned from some cases."""
@@ -130,7 +124,7 @@ class ConvolutionFeatures(nn.Module):
             found = torch.cat(
                 [b(seen, there) for b, seen, there in _pair(banks, channels, valid)], 1
             )
-            if not self.names and banks is self.alone:
+            if banks is self.alone:
                 members = batch.members & batch.observed.any(-1)
                 found = _pool(found.view(*members.shape, -1), members)
             features.append(found)
@@ -178,7 +172,8 @@ class Bank(nn.Module):
         order = torch.randperm(len(kernels), generator=random)
         self.held.copy_(kernels[order[torch.arange(len(self.held)) % len(kernels)]])
         for mix in (self.mix_competing, self.mix_held):
-            mix.copy_(_mix(*mix.shape[::-1], random))
+            count, channels = mix.shape
+            mix.copy_(_mix(channels, count, random))
 
     @property
     def count(self) -> int:
@@ -193,7 +188,7 @@ class Bank(nn.Module):
         each = each[:, :: max(1, each.shape[1] // 2**14)]
         width = (SOFTNESS * each.std(1, correction=0)).clamp(min=1e-6)
         levels = torch.tensor(LEVELS, dtype=each.dtype, device=each.device)
-        self.held /= width[:, None]
+        self.held.div_(width[:, None])
         self.thresholds.copy_(torch.quantile(each / width[:, None], levels, dim=1).T)
 
     def forward(self, channels: Tensor, valid: Tensor) -> Tensor:

@@ -70,7 +70,8 @@ class NetworkClassifier:
             build_one = partial(ClassificationNetwork, config, facts["classes"])
             return nn.ModuleList([build_one(names=facts["names"]) for _ in several])
 
-        return cls(*rebuild(build, state.tensors, config.layers * facts["networks"]))
+        networks: Any = rebuild(build, state.tensors, config.layers * facts["networks"])
+        return cls(*networks)
 
 
 def training_settings(cases: Cases) -> Mapping[str, Any]:
