@@ -20,6 +20,7 @@ from orderless.nn import (
     paper,
     tiny,
 )
+from orderless.nn.classification import places
 
 CONTEXT, HORIZON = 37, 5
 ON_A_GPU = (
@@ -326,6 +327,19 @@ def test_padding_in_time_and_variables_does_not_change_the_class():
     padded[:, :5] = x
     members = torch.arange(7).expand(2, -1) < 5
     assert error(network(padded, None, members), network(x)) <= 1e-10
+
+
+def test_places_keep_the_order_of_tokens_and_do_not_see_padding():
+    x = torch.randn(3, 11, 2, dtype=torch.float64)
+    found = places(x, None)
+    assert not torch.allclose(found, places(x.flip(1), None))
+    torch.testing.assert_close(found, places(x.flip(1), None).flip(1))
+    padded = torch.nn.functional.pad(x, (0, 0, 4, 2))
+    present = torch.zeros(3, 17, dtype=torch.bool)
+    present[:, 4:15] = True
+    torch.testing.assert_close(places(padded, present), found)
+    torch.testing.assert_close(places(torch.ones(1, 3, 2), None), torch.ones(1, 8, 2))
+    assert not places(0 * x, torch.zeros(3, 11, dtype=torch.bool)).any()
 
 
 def test_masked_values_reach_neither_the_class_nor_the_gradients():

@@ -4,60 +4,88 @@ import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Panel, Series, read_cases, read_labels
+from orderless.data import Batch, Panel, System, read_cases, read_labels
+from orderless.data.scaling import learn_scales, share_scale
+from orderless.data.transform import Transform
 from orderless.errors import DataError, SettingError
 from orderless.estimators.base import (
+    Answers,
     Estimator,
     all_or_nothing,
     check_columns,
     check_count,
-    check_share,
     draw_seed,
 )
-from orderless.estimators.classification_task import ClassificationTask
-from orderless.estimators.preparation import check_observed, learn_scales, prepare, share_scale
-from orderless.estimators.report import MODEL, describe_data, describe_training, table, verdict
-from orderless.estimators.settings import build_network_config
-from orderless.estimators.threads import threads_for
-from orderless.nn import ClassificationNetwork, NetworkConfig
+from orderless.estimators.report import MODEL, describe_data, describe_trainings, member_table
+from orderless.models import choose_device
+from orderless.models.classification import (
+    CLOSED,
+    KINDS,
+    NETWORK,
+    Cases,
+    CrossFitted,
+    FittedStack,
+    NetworkPlan,
+    Target,
+    answer,
+    check_members,
+    fit_closed_forms,
+    fit_stack,
+    numbers_of,
+)
+from orderless.models.settings import build_network_config
+from orderless.models.threads import threads_for
 
-TRAINING = {"learning_rate": 2e-3, "patience": 12}
-ENTRIES_PER_STEP = 2**22
-"""Values in a training step: of large cases there are fewer than 16."""
+IDENTIFY = ("auto", "name", None)
+NAMED = ("wide", "long")
+"""Forms of data in which variables have names."""
+BUDGET = 2e8
+"""Values that a network nobody asked for may be trained on, over all epochs."""
 
 
 class Classifier(Estimator):
     """Names the class of a case: a set of variables along time, of any length.
 
-    By default variables are exchangeable: neither their order nor their names matter. Where each
-    has a meaning of its own (the x and the y axis of a sensor), identify="name" learns an embedding
-    for each name; then renaming a variable matters, and reordering still does not.
+    A stack of members: the commonest class, a ridge on all values, a ridge on convolutions, and the
+    network. Each has the weight that it earned on cases that it was not fitted on.
+
+    Variables are exchangeable, so that neither their order nor their names matter, or known by
+    name, where each has a meaning of its own (the x and the y axis of a sensor): then renaming a
+    variable matters, and reordering still does not.
 
     **Main parameters**
-    - identify: None, or "name".
+    - identify: None for exchangeable variables, "name" to tell them apart, or "auto": where they
+      have names (the columns of a frame), what does better on held-out cases; else None.
+    - members: which members there may be, of "commonest class", "flat ridge", "convolutions" and
+      "network"; None for all, of which the network only where it trains within a minute or two.
     - preset, network, epochs, random_state: as for `Forecaster`.
 
     **Other parameters**
-    - validation_share: the share of the cases of each class that chooses the epoch.
     - strict_variables, training, device, precision, verbose: as for `Forecaster`.
 
-    **Fitted**: `classes_`, `variables_in_`, `network_`, `errors_`, `history_`, `report_`, `seed_`.
+    **Fitted**: `classes_`, `variables_in_`, `identify_` (None or "name"), `stack_`, `weights_`,
+    `errors_` (the share of held-out cases that each member names wrongly), `history_`, `report_`,
+    `seed_`.
     """
+
+    kinds = KINDS
+    per_variable = False
+    reach = 0
 
     def __init__(
         self,
         *,
-        identify: str | None = None,
+        identify: str | None = "auto",
+        members: Any = None,
         preset: str = "default",
         network: Mapping[str, Any] | None = None,
         epochs: int = 60,
-        validation_share: float = 0.2,
         strict_variables: bool = False,
         training: Mapping[str, Any] | None = None,
         random_state: Any = 0,
@@ -66,10 +94,10 @@ class Classifier(Estimator):
         verbose: bool = True,
     ) -> None:
         self.identify = identify
+        self.members = members
         self.preset = preset
         self.network = network
         self.epochs = epochs
-        self.validation_share = validation_share
         self.strict_variables = strict_variables
         self.training = training
         self.random_state = random_state
@@ -83,6 +111,7 @@ class Classifier(Estimator):
         X: Any,
         y: Any,
         *,
+        groups: Any = None,
         checkpoint: str | Path | None = None,
         **columns: Hashable,
     ) -> Self:
@@ -90,31 +119,30 @@ class Classifier(Estimator):
 
         X is an array [case, variable, time] or [case, time], a list of arrays [variable, time] of
         different length, or a frame whose `group` column names the case (`orderless.data.
-        read_cases`); y holds one label for each case, in order.
+        read_cases`); y holds one label for each case, in order, and so do `groups`: cases of one
+        group (a person, a machine) are held out together.
         """
-        check_count("epochs", self.epochs, 0)
-        if self.identify not in (None, "name"):
-            raise SettingError(f"`identify` is {self.identify!r}; choose None or 'name'.")
-        check_share("validation_share", self.validation_share)
+        check_count("epochs", self.epochs, 1)
+        if self.identify not in IDENTIFY:
+            raise SettingError(f"`identify` is {self.identify!r}; choose 'auto', 'name' or None.")
+        members = check_members(self.members)
         check_columns(columns)
         panel = read_cases(X, **columns)
-        labels = _unwrap(read_labels(y, len(panel.systems)))
-        check_observed(panel)
-        self.classes_, codes = _find_classes(labels)
         self.columns_ = dict(columns)
         self.seed_ = draw_seed(self.random_state, checkpoint)
-        self.variables_in_ = panel.variables
-        self.names_ = self._find_names(panel.variables)
-        lengths = [len(system.times) for system in panel.systems]
-        # The level of a case may tell its class.
-        self.scales_ = learn_scales(panel, lengths, across=True)
-        if self.identify is None:
-            self.scales_ = share_scale(self.scales_)
-        self.length_ = max(lengths)
-        task = self._build_task(panel, codes)
-        cases_at_once = min(16, max(2, ENTRIES_PER_STEP // (len(panel.variables) * self.length_)))
-        outcome = self._train(task, TRAINING | {"batch_size": cases_at_once}, checkpoint)
-        self._write_report(panel, task, codes, describe_training(outcome, _count(self.network_)))
+        target = self._learn_classes(panel, y, groups)
+        views = self._look(panel, target, members)
+        view = self._choose(panel, views)
+        self.identify_ = "name" if view.by_name else None
+        self.transform_ = view.transform
+        plan = None
+        if self._wants_network(members, view.cases):
+            plan = self._plan()
+        fitted = fit_stack(view.cases, target, view.closed, members, plan, self._run(checkpoint))
+        self.stack_, self.weights_ = fitted.stack, fitted.weights
+        self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
+        self._write_report(panel, target, views, fitted)
+        self._print_report()
         return self
 
     def predict_proba(self, X: Any, **columns: Hashable) -> np.ndarray:
@@ -142,88 +170,118 @@ class Classifier(Estimator):
             )
         return float((predicted == labels).mean())
 
+    def read(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+        """Cases as `predict` reads them."""
+        return self._read(read_cases, data, columns)
+
+    def batch(self, system: System) -> Batch:
+        """One case as the members see it."""
+        ((_, batch),) = self._gather((system,), self.transform_).batches()
+        return batch
+
+    def answers(self, panel: Panel) -> Answers:
+        """The probability of each class, [class], for every case."""
+        cases = self._gather(panel.systems, self.transform_).to(choose_device(self.device))
+        with torch.inference_mode(), threads_for(cases.names.numel()):
+            probabilities = answer(self.stack_, cases).double()
+        return list((probabilities / probabilities.sum(-1, keepdim=True)).cpu().numpy())
+
+    def _gather(self, systems: Sequence[System], transform: Transform) -> Cases:
+        return Cases.gather(systems, transform, numbers_of(self.variables_in_), self.length_)
+
     def _probabilities(self, X: Any, columns: Mapping[str, Hashable]) -> np.ndarray:
         self._check_fitted()
-        panel = self._read(read_cases, X, columns)
-        empty = sum(not system.observed.any() for system in panel.systems)
-        if empty:
-            warnings.warn(
-                f"{empty} of {len(panel.systems)} cases have not a single reading: the class that "
-                "is named for them is a guess from nothing. Leave such cases out.",
-                stacklevel=3,  # whoever called `predict` or `predict_proba`
-            )
-        codes = np.zeros(len(panel.systems), np.int64)
-        task = self._task(self.network_, panel, codes, np.arange(len(codes)), np.arange(0))
-        task.to(next(self.network_.parameters()).device)
-        with torch.inference_mode(), threads_for(len(codes) * len(panel.variables)):
-            scores = task.scores(self.network_, task.train)
-        return scores.double().softmax(-1).cpu().numpy()
+        panel = self.read(X, columns)
+        known = set(self.variables_in_)
+        empty = foreign = 0
+        for system in panel.systems:
+            seen = {system.variables[row] for row in np.flatnonzero(system.observed.any(1))}
+            empty += not seen
+            foreign += bool(seen) and self.identify_ == "name" and not seen & known
+        what = {"a single reading": empty, "a single variable that `fit` knows by name": foreign}
+        for lacking, count in what.items():
+            if count:
+                warnings.warn(
+                    f"{count} of {len(panel.systems)} cases have not {lacking}: the class that is "
+                    "named for them is a guess from nothing. Leave such cases out.",
+                    stacklevel=3,  # whoever called `predict` or `predict_proba`
+                )
+        return np.stack(self.answers(panel))
 
-    def _build_task(self, panel: Panel, codes: np.ndarray) -> ClassificationTask:
+    def _learn_classes(self, panel: Panel, y: Any, groups: Any = None) -> Target:
+        """The classes, the variables and the length that `fit` sees; the class of each case."""
+        labels = _unwrap(read_labels(y, len(panel.systems)))
+        if not any(system.observed.any() for system in panel.systems):
+            raise DataError("Not a single value is observed: there is nothing to learn from.")
+        self.classes_, codes = _find_classes(labels)
+        self.variables_in_ = panel.variables
+        self.length_ = max(len(system.times) for system in panel.systems)
+        device = choose_device(self.device)
+        numbers = None if groups is None else _find_groups(groups, len(codes), device)
+        return Target(torch.as_tensor(codes, device=device), len(self.classes_), numbers)
+
+    def _look(self, panel: Panel, target: Target, members: tuple[str, ...]) -> list["_View"]:
+        """The cases order-free or by name or both, and what closed forms make of them."""
+        both = self.identify == "auto" and len(panel.variables) > 1
+        views = []
+        for by_name in (False, True) if both else (self.identify == "name",):
+            transform = learn_units(panel, by_name=by_name)
+            cases = self._gather(panel.systems, transform).to(target.codes.device)
+            names = len(panel.variables) if by_name else 0
+            with torch.no_grad():
+                closed = fit_closed_forms(cases, target, names, CLOSED if both else members)
+            best = max(closed, key=lambda one: float(_right(one, target).mean()))
+            views.append(_View(by_name, transform, cases, closed, _right(best, target)))
+        return views
+
+    def _choose(self, panel: Panel, views: list["_View"]) -> "_View":
+        """By name only where that is better by more than chance may make it.
+
+        Nothing tells the variables of an array apart but their place, which may change.
+        """
+        if len(views) == 1 or panel.form.kind not in NAMED:
+            return views[0]
+        gain = views[1].right - views[0].right
+        chance = float(gain.std()) / len(gain) ** 0.5
+        return views[float(gain.mean()) > chance]
+
+    def _wants_network(self, members: tuple[str, ...], cases: Cases) -> bool:
+        """Whether one was asked for, or may be trained within the budget."""
+        if NETWORK not in members:
+            return False
+        entries = cases.series.members.shape[1] * self.length_ * len(cases)
+        return self.members is not None or int(self.epochs) * entries <= BUDGET
+
+    def _plan(self) -> NetworkPlan:
         config = build_network_config(
             self.preset, self.length_, self.network, center="none", scale=False, skip=False
         )
-        network = self._draw_network(config)
-        train_cases, validation = self._split(codes)
-        return self._task(network, panel, codes, train_cases, validation)
-
-    def _build_network(self, config: NetworkConfig) -> ClassificationNetwork:
-        return ClassificationNetwork(config, len(self.classes_), names=self.names_)
-
-    def _find_names(self, variables: Sequence[str]) -> tuple[str, ...]:
-        """The variables that the network tells apart."""
-        return tuple(sorted(variables)) if self.identify == "name" else ()
-
-    def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _split(codes, self.validation_share, self.seed_)
-
-    def _task(
-        self,
-        network: ClassificationNetwork,
-        panel: Panel,
-        codes: np.ndarray,
-        train_cases: np.ndarray,
-        validation: np.ndarray,
-    ) -> ClassificationTask:
-        shared = not network.names
-        systems = [prepare(system, self.scales_, shared=shared) for system in panel.systems]
-        series = Series.from_arrays(
-            [one.values for one in systems], [one.observed for one in systems]
-        )
-        identities = None
-        if network.names:
-            identities = torch.zeros(series.members.shape, dtype=torch.int64)
-            for row, one in enumerate(systems):
-                identities[row, : len(one.names)] = network.identify(one.names).cpu()
-        return ClassificationTask(
-            network,
-            series,
-            self.length_,
-            torch.as_tensor(codes),
-            identities,
-            torch.as_tensor(train_cases),
-            torch.as_tensor(validation),
-        )
+        return NetworkPlan(config, tuple(sorted(self.variables_in_)) if self.identify_ else ())
 
     def _write_report(
-        self, panel: Panel, task: ClassificationTask, codes: np.ndarray, training: str
+        self, panel: Panel, target: Target, views: list["_View"], fitted: FittedStack
     ) -> None:
-        with torch.inference_mode():
-            scores = task.scores(self.network_, task.validation)
-        actual = task.labels[task.validation]
-        wrong = float((scores.argmax(-1) != actual).double().mean())
-        commonest = np.bincount(codes[task.train.cpu().numpy()]).argmax()
-        naive = float((actual != int(commonest)).double().mean())
-        self.errors_ = {"most common class": naive, MODEL: wrong}
+        held = fitted.held | {MODEL: fitted.together}
+        self.errors_ = {name: one.wrong for name, one in held.items()}
+        errors = {name: (one.wrong, one.cross_entropy) for name, one in held.items()}
         self.report_ = [
-            f"data      {describe_data(panel, 'case')}; {len(self.classes_)} classes",
-            f"split     {len(task.train)} cases to train, {len(task.validation)} to validate",
-            f"network   {self.preset}, {training}",
-            "errors    share of the validation cases named wrongly",
-            *table({name: (error,) for name, error in self.errors_.items()}, ("wrong",)),
-            verdict(self.errors_, MODEL),
+            f"data      {describe_data(panel, 'case')}; {target.classes} classes",
+            f"variables {self._describe_identity(panel, views)}",
+            *describe_trainings(fitted.outcomes),
+            "errors    on cases held out: the share named wrongly, and the cross-entropy",
+            *member_table(errors, fitted.weights, ("wrong", "entropy")),
         ]
-        self._tell()
+
+    def _describe_identity(self, panel: Panel, views: list["_View"]) -> str:
+        chosen = "known by name" if self.identify_ else "exchangeable"
+        if len(views) == 1:
+            return chosen
+        order_free, named = (f"{100 * float(one.right.mean()):.1f} %" for one in views)
+        said = f"{chosen}: of cases held out closed forms name {order_free} rightly order-free, "
+        said += f"{named} by name"
+        if panel.form.kind in NAMED or views[1].right.mean() <= views[0].right.mean():
+            return said
+        return said + " (identify='name' takes the place in an array as the name)"
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
@@ -232,15 +290,13 @@ class Classifier(Estimator):
             "classes": self.classes_.tolist(),
             "classes_dtype": "object" if kind.kind == "O" else kind.str,
             "length": self.length_,
-            "names": list(self.names_),
+            "identify": self.identify_,
         }
         return facts, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.classes_ = np.array(facts["classes"], dtype=facts["classes_dtype"])
-        self.length_ = facts["length"]
-        # The first models were saved without names; their parameters are those of `fit`.
-        self.names_ = tuple(facts.get("names", self._find_names(facts["variables_in"])))
+        self.length_, self.identify_ = facts["length"], facts["identify"]
         super()._restore(facts, tensors)
 
     def __sklearn_tags__(self):
@@ -248,6 +304,42 @@ class Classifier(Estimator):
         from orderless.estimators.sklearn_tags import classifier_tags
 
         return classifier_tags()
+
+
+class _View(NamedTuple):
+    """The cases order-free or by name, and the closed forms on them.
+
+    right   [case] 1 where the best of them names a case rightly that is held out
+    """
+
+    by_name: bool
+    transform: Transform
+    cases: Cases
+    closed: list[CrossFitted]
+    right: Tensor
+
+
+def _right(member: CrossFitted, target: Target) -> Tensor:
+    return (member.held_out.argmax(-1) == target.codes).double()
+
+
+def learn_units(panel: Panel, *, by_name: bool) -> Transform:
+    """Each variable in its own unit, or all in one where nothing tells them apart."""
+    lengths = [len(system.times) for system in panel.systems]
+    # The level of a case may tell its class.
+    scales = learn_scales(panel, lengths, across=True)
+    return Transform(scales if by_name else share_scale(scales), shared=not by_name)
+
+
+def _find_groups(groups: Any, cases: int, device: torch.device) -> Tensor:
+    """The number of the group of each case."""
+    names, numbers = np.unique(_unwrap(read_labels(groups, cases)), return_inverse=True)
+    if len(names) < 2:
+        raise DataError(
+            f"All {cases} cases belong to one group, {names.tolist()[0]!r}, so that nothing can be "
+            "held out. Give at least two groups, or none."
+        )
+    return torch.as_tensor(numbers, device=device)
 
 
 def _find_classes(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -286,25 +378,3 @@ def _kind(labels: np.ndarray) -> str:
         return "numbers"
     names = ", ".join(sorted(one.__name__ for one in types))
     raise DataError(f"The labels are of type {names}. Give text, or numbers, for all of them.")
-
-
-def _split(codes: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cases to train and to validate; classes of one case train only.
-
-    Where no class can spare a case, all cases do both.
-    """
-    random = np.random.default_rng(seed)
-    held_out = []
-    for code in np.unique(codes):
-        cases = random.permutation(np.flatnonzero(codes == code))
-        spare = min(len(cases) - 1, max(1, round(share * len(cases))))
-        held_out.append(cases[: max(0, spare)])
-    validation = np.sort(np.concatenate(held_out))
-    everything = np.arange(len(codes))
-    if len(validation) == 0:
-        return everything, everything
-    return np.setdiff1d(everything, validation), validation
-
-
-def _count(network: torch.nn.Module) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())

@@ -95,7 +95,7 @@ FACTS: dict[str, Check] = {
             "classes": listing(either(text(), number(), flag)),
             "classes_dtype": text(r"object|[<>|=][biuf][1248]|[<>|=][US]\d{1,4}"),
             "length": STEPS,
-            "names": NAMES,
+            "identify": optional(text("name")),
         }
     ),
     "Detector": record(

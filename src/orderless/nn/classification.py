@@ -13,13 +13,16 @@ from orderless.ops import attention_pool, keep, mean_pool, presence
 
 UNKNOWN = 0
 NAME_DROPOUT = 0.1
+PLACES = 8
+"""Of tokens in their order."""
 
 
 class ClassificationNetwork(nn.Module):
     """Class scores of a set of variables; reordering the variables changes nothing.
 
-    Each variable is summed up over its tokens (mean, maximum, attention), then the variables over
-    their set (the same three), then a linear map gives the scores.
+    Each variable is summed up over its tokens: as a set (mean, maximum, attention), and in their
+    order, as `PLACES` means from the first to the last. Then the variables are summed up over their
+    set, and a linear map gives the scores.
 
     With `names` the variables are not exchangeable but known by name: every name has an embedding.
     Reordering still changes nothing, renaming does; a name that was never seen gets the embedding
@@ -41,6 +44,7 @@ class ClassificationNetwork(nn.Module):
         channels = config.channels
         self.body = VI2DMamba(config)
         self.over_time = SetSummary(channels)
+        self.in_order = nn.Linear(PLACES * channels, channels)
         self.over_variables = SetSummary(channels)
         self.dropout = nn.Dropout(config.dropout)
         self.score = nn.Linear(channels, classes)
@@ -81,10 +85,12 @@ class ClassificationNetwork(nn.Module):
         tokens, there = self.body(values, present, members, identity=at_input)
         batch, variables = x.shape[:2]
         # Tokens are the set that is summed up here: [B V, token, 1, D].
-        each = self.over_time(
-            tokens.flatten(0, 1).unsqueeze(2),
-            None if there is None else there.expand(tokens.shape[:3]).flatten(0, 1).unsqueeze(2),
-        )
+        tokens = tokens.flatten(0, 1)
+        seen = None
+        if there is not None:
+            seen = there.expand(batch, variables, tokens.shape[1]).flatten(0, 1)
+        each = self.over_time(tokens.unsqueeze(2), None if seen is None else seen.unsqueeze(2))
+        each = each.squeeze(1) + self.in_order(places(tokens, seen).flatten(1))
         each = each.reshape(batch, variables, 1, -1)
         if at_output is not None:
             gain, shift = at_output.unsqueeze(2).chunk(2, dim=-1)
@@ -98,6 +104,29 @@ class ClassificationNetwork(nn.Module):
             return identities
         forgotten = torch.rand(identities.shape, device=identities.device) < NAME_DROPOUT
         return torch.where(forgotten, UNKNOWN, identities)
+
+
+def places(tokens: Tensor, present: Tensor | None) -> Tensor:
+    """Tokens [row, token, channel] as `PLACES` weighted means in their order, however many.
+
+    Where nothing is present tokens are 0.
+    Places divide the time from the first token that is present [row, token] to the last evenly. A
+    token counts by its distance from the middle of a place, none beyond that of the next.
+    """
+    count = tokens.shape[1]
+    if present is None:
+        present = torch.ones(1, count, dtype=torch.bool, device=tokens.device)
+    position = torch.arange(count, device=tokens.device, dtype=tokens.dtype)
+    first = torch.where(present, position, count).amin(1, keepdim=True)
+    last = torch.where(present, position, -1).amax(1, keepdim=True)
+    length = (last - first + 1).clamp(min=1)
+    middle = (torch.arange(PLACES, device=tokens.device, dtype=tokens.dtype) + 0.5) / PLACES
+    share = (position - first + 0.5) / length
+    reach = (1 / length).clamp(min=1 / PLACES).unsqueeze(-1)
+    near = (1 - (share.unsqueeze(1) - middle[:, None]).abs() / reach).clamp(min=0.0)
+    near = near * present.unsqueeze(1)
+    weights = near / near.sum(-1, keepdim=True).clamp(min=1e-6)
+    return weights @ tokens
 
 
 class SetSummary(nn.Module):

@@ -11,9 +11,20 @@ import torch
 from torch import nn
 
 from orderless import Classifier, Forecaster
-from orderless.data import Panel, window_starts
-from orderless.estimators.classification_task import ClassificationTask
-from orderless.estimators.preparation import learn_scales, share_scale
+from orderless.data import Panel, read_cases, window_starts
+from orderless.estimators.base import draw_seed
+from orderless.estimators.classifier import learn_units
+from orderless.models import Stack
+from orderless.models.classification import (
+    NETWORK,
+    ClassificationTask,
+    NetworkClassifier,
+    answer,
+    build_task,
+    judge,
+    train_network,
+)
+from orderless.models.classification.network import network_scores
 from orderless.models.forecasting import ForecastingWindows
 
 
@@ -45,12 +56,15 @@ class RightCasesChoose(ClassificationTask):
     @torch.no_grad()
     def score(self, module: nn.Module) -> float:
         """The share of the validation cases that are named wrongly."""
-        named = self.scores(module, self.validation).argmax(-1)
-        return float((named != self.labels[self.validation]).double().mean())
+        wrong = 0
+        for places, batch in self.cases.batches(self.validation):
+            labels = self.labels[self.validation[places]]
+            wrong += int((network_scores(module, batch).argmax(-1) != labels).sum())
+        return wrong / len(self.validation)
 
 
 class GivenCasesChooseEpoch(Classifier):
-    """Fitted on cases, the epoch chosen by others, of which nothing else is learned."""
+    """The network alone; its epoch is chosen by cases of which nothing else is learned."""
 
     def fit_with(
         self,
@@ -65,27 +79,21 @@ class GivenCasesChooseEpoch(Classifier):
 
         Best is the least cross-entropy, or the highest accuracy.
         """
-        self.teaching_, self.by_accuracy_ = len(cases), by_accuracy
-        return self.fit(np.concatenate([cases, chooser]), np.concatenate([labels, chooser_labels]))
-
-    def _build_task(self, panel: Panel, codes: np.ndarray):
-        teaching = replace(panel, systems=panel.systems[: self.teaching_])
-        lengths = [len(system.times) for system in teaching.systems]
-        scales = learn_scales(teaching, lengths, across=True)
-        self.scales_ = scales if self.identify else share_scale(scales)
-        task = super()._build_task(panel, codes)
-        if not self.by_accuracy_:
-            return task
-        return RightCasesChoose(
-            task.module,
-            task.series,
-            task.length,
-            task.labels,
-            task.identities,
-            task.train,
-            task.validation,
-        )
-
-    def _split(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        everything = np.arange(len(codes))
-        return everything[: self.teaching_], everything[self.teaching_ :]
+        panel = read_cases(np.concatenate([cases, chooser]))
+        self.columns_, self.seed_ = {}, draw_seed(self.random_state)
+        self.identify_ = self.identify
+        target = self._learn_classes(panel, np.concatenate([labels, chooser_labels]))
+        teaching = replace(panel, systems=panel.systems[: len(cases)])
+        self.transform_ = learn_units(teaching, by_name=self.identify == "name")
+        gathered = self._gather(panel.systems, self.transform_).to(target.codes.device)
+        train, validation = torch.arange(len(target.codes)).split([len(cases), len(chooser)])
+        kind = RightCasesChoose if by_accuracy else ClassificationTask
+        run = self._run(None)
+        task = build_task(gathered, target, train, validation, self._plan(), run, kind)
+        outcome = train_network(task, run, NETWORK)
+        member = NetworkClassifier(task.module)
+        self.stack_, self.weights_ = Stack((member,), (1.0,)), {NETWORK: 1.0}
+        held = judge(answer(member, task.cases, task.validation), task.labels[task.validation])
+        self.errors_ = {NETWORK: held.wrong}
+        self.history_, self.report_ = {NETWORK: outcome.history}, []
+        return self

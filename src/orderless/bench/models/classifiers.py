@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from orderless import Classifier
 from orderless.bench.config import training_of
 from orderless.bench.models.chosen_epoch import GivenCasesChooseEpoch
 from orderless.errors import SettingError
 from orderless.estimators.report import MODEL as OURS
+from orderless.models.classification import NETWORK
 
 PENALTIES = tuple(10.0**k for k in range(-3, 7))
 ACCURACY = "accuracy"
@@ -51,20 +53,27 @@ class Classified:
 
 
 def _fit_orderless(lesson: Lesson) -> Classified:
-    model = GivenCasesChooseEpoch(
-        random_state=lesson.seed,
-        verbose=False,
-        **lesson.options["classifier"],
-        **training_of(lesson.options["budget"]),
-    ).fit_with(
+    settings = {"random_state": lesson.seed, "verbose": False, **lesson.options["classifier"]}
+    if "choose_by" in lesson.options:
+        return _fit_network(lesson, settings)
+    # Its members are cross-fitted over all training cases.
+    model = Classifier(**settings).fit(lesson.everything.cases, lesson.everything.labels)
+    validation = {"accuracy": 100 * (1 - model.errors_[OURS])}
+    weights = {f"weight of {name}": weight for name, weight in model.weights_.items()}
+    return Classified(model.predict, validation, weights)
+
+
+def _fit_network(lesson: Lesson, settings: Mapping[str, Any]) -> Classified:
+    """The network alone, its epoch chosen by the cases that are given for it."""
+    model = GivenCasesChooseEpoch(**settings, **training_of(lesson.options["budget"])).fit_with(
         lesson.teach.cases,
         lesson.teach.labels,
         lesson.choose.cases,
         lesson.choose.labels,
-        by_accuracy=lesson.options.get("choose_by") == ACCURACY,
+        by_accuracy=lesson.options["choose_by"] == ACCURACY,
     )
-    validation = {"accuracy": 100 * (1 - model.errors_[OURS])}
-    return Classified(model.predict, validation, epochs=len(model.history_) - 1)
+    validation = {"accuracy": 100 * (1 - model.errors_[NETWORK])}
+    return Classified(model.predict, validation, epochs=len(model.history_[NETWORK]) - 1)
 
 
 def _fit_commonest(lesson: Lesson) -> Classified:

@@ -15,9 +15,10 @@ from orderless.metrics import accuracy
 NAME = "classification"
 BUDGET = {"epochs": 60, "steps": 50}
 OURS = {
-    name: {"classifier": {"preset": "default", "identify": identify}, "budget": BUDGET}
+    name: {"classifier": {"identify": identify}}
     for name, identify in (("orderless", None), ("orderless identified", "name"))
 }
+PUBLISHED = {"choose_by": ACCURACY, "budget": BUDGET}
 NOTHING: dict[str, str] = {}
 METRICS = (Metric("accuracy", "accuracy %", 1, higher_is_better=True),)
 
@@ -53,6 +54,7 @@ TABLE = Table(
     dict.fromkeys((FAIR, PAPER), METRICS),
     # The ridge depends on which cases are held out, so it has seeds as well.
     drawn=(*OURS, "ridge", *ROCKETS),
-    paper=lambda dataset, model: {"choose_by": ACCURACY} if model in OURS else {},
+    # The published models are networks, chosen on the test cases: so is ours.
+    paper=lambda dataset, model: PUBLISHED if model in OURS else {},
     peers=dict.fromkeys(ROCKETS, "aeon"),
 )
