@@ -186,8 +186,9 @@ class Detector(Estimator):
         panel = self._read_and_warn(data, columns)
         if self.too_few_ is not None:
             warnings.warn(
-                f"{self.too_few_} held-out time steps are too few for so small a `contamination`: the "
-                "threshold is the highest of their scores, and false alarms may increase. Fit on more data, or with a larger `validation_share`.",
+                f"{self.too_few_} held-out time steps are too few for so small a `contamination`: "
+                "the threshold is the highest of their scores, and false alarms may increase. Fit "
+                "on more data, or with a larger `validation_share`.",
                 stacklevel=2,
             )
         alarms = [one > self.threshold_ for one in self.score_panel(panel).steps]
