@@ -42,7 +42,7 @@ def forecaster(files):
 @pytest.fixture(scope="session")
 def detector(files):
     folder = files / "detector"
-    model = Detector(24, network=TINY, epochs=0, verbose=False)
+    model = Detector(24, network=TINY, epochs=1, training={"steps_per_epoch": 2}, verbose=False)
     model.fit(_read(files / "healthy.csv")).save(folder)
     return folder
 

@@ -6,8 +6,6 @@ from orderless import Detector, load
 from orderless.cli import main
 from orderless.data import read_table
 
-TINY = {"channels": 8, "states": 2, "branches": ["long"]}
-
 
 def test_detect_writes_scores_and_alarms(files, detector, tmp_path, capsys):
     out = tmp_path / "scores.csv"
@@ -18,7 +16,7 @@ def test_detect_writes_scores_and_alarms(files, detector, tmp_path, capsys):
     np.testing.assert_allclose(written["score"], expected["score"], rtol=1e-9)
     alarms = np.asarray(written["anomaly"])
     np.testing.assert_array_equal(alarms, np.asarray(written["score"]) > model.threshold_)
-    assert f"{alarms.sum()} of 100 moments" in capsys.readouterr().err
+    assert f"{alarms.sum()} of 100 time steps" in capsys.readouterr().err
 
 
 def test_detect_names_who_is_to_blame(files, detector, capsys):
@@ -45,7 +43,7 @@ def plants(files, tmp_path):
     rows = [f"00{1 + number // 100},{row}" for number, row in enumerate(rows)]
     path = tmp_path / "plants.csv"
     path.write_text("\n".join([f"plant,{header}", *rows]))
-    model = Detector(24, network=TINY, epochs=0, verbose=False)
+    model = Detector(24, members="ridge", verbose=False)
     model.fit(pd.read_csv(path), group="plant").save(tmp_path / "model")
     return path
 
@@ -98,7 +96,7 @@ def test_a_picture_of_variables_that_no_group_has_together_is_refused_before_sco
     ]
     path = tmp_path / "long.csv"
     path.write_text("\n".join(["site,variable,time,value", *long]))
-    model = Detector(24, network=TINY, epochs=0, verbose=False)
+    model = Detector(24, members="ridge", verbose=False)
     model.fit(pd.read_csv(path), group="site").save(tmp_path / "model")
     picture = tmp_path / "d.png"
     command = ["detect", str(tmp_path / "model"), str(path), "--plot", str(picture)]

@@ -149,7 +149,7 @@ def test_an_all_missing_column_in_fit_and_use():
         forecast = model.predict(frame)
         assert forecast["dead"].isna().all()
         assert forecast[COLUMNS].notna().all(axis=None)
-    detector = Detector(12, epochs=0, **SMALL).fit(frame)
+    detector = Detector(12, members=("ridge", "PCA", "regression"), **SMALL).fit(frame)
     assert detector.score(frame)["score"].notna().all()
 
 

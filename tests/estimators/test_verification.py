@@ -42,7 +42,9 @@ def test_a_horizon_that_waits_for_the_next_fit_changes_no_promise(forecaster, da
 
 
 def test_detector_and_classifier_keep_every_promise_without_data(data):
-    detector = Detector(24, network=TINY, epochs=0, verbose=False).fit(data)
+    detector = Detector(
+        24, network=TINY, epochs=1, training={"steps_per_epoch": 2}, verbose=False
+    ).fit(data)
     assert verify(detector).holds
     cases, labels, _ = motions(0, cases=6, variables=3, shortest=15, longest=18)
     for identify in (None, "name"):

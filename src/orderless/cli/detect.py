@@ -1,4 +1,4 @@
-"""`orderless detect`: how odd every moment of a file is, and who is to blame."""
+"""`orderless detect`: how anomalous each time step of a file is, and who is to blame."""
 
 import argparse
 import sys
@@ -20,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     add_data(parser)
     parser.add_argument(
-        "--per-variable", action="store_true", help="a score for every variable at every moment"
+        "--per-variable", action="store_true", help="a score for every variable at every time step"
     )
     add_out(parser, "the scores")
     add_plot(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Write the scores, and say how often the alarm rings."""
+    """Write the scores, and say how many alarms there are."""
     from orderless.cli.models import open_model
     from orderless.cli.places import check_places
     from orderless.cli.tables import add_column, open_series, put_table
@@ -39,8 +39,8 @@ def run(arguments: argparse.Namespace) -> None:
     model = open_model(arguments.model, "Detector")
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)
-    panel = read_panel(table, **columns, **model.known_steps)
-    model.warn_unlike_fit(panel)
+    panel = read_panel(table, **columns, **model.known_frequencies)
+    model.warn_of_drift(panel)
     check_drawn(arguments, panel)
     if arguments.plot is not None:
         systems_having(panel, arguments.plot_variables or ())
@@ -48,8 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
     scores = model.score_panel(panel)
     name_unseen(arguments, panel, model)
     name_unseen_groups(arguments, panel, model)
-    moments = write_scores(panel, scores.moments, name="score")
-    alarms = moments["score"].to_numpy() > model.threshold_
+    steps = write_scores(panel, scores.steps, name="score")
+    alarms = steps["score"].to_numpy() > model.threshold_
     try:
         if arguments.plot is not None:
             chosen = arguments.plot_variables
@@ -58,9 +58,10 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.per_variable:
             put_table(write_scores(panel, scores.each, name="score"), arguments.out)
         else:
-            put_table(add_column(moments, "anomaly", alarms), arguments.out)
+            put_table(add_column(steps, "anomaly", alarms), arguments.out)
     print(
-        f"{alarms.sum()} of {len(alarms)} moments lie above the threshold {model.threshold_:.3g}",
+        f"{alarms.sum()} of {len(alarms)} time steps lie above the threshold "
+        f"{model.threshold_:.3g}",
         file=sys.stderr,
     )
 

@@ -45,9 +45,9 @@ def name_unseen_groups(arguments: argparse.Namespace, panel: "Panel", model: Any
     """Say which groups are new to a detector: it cannot tell whether all of one has moved."""
     from orderless.data.groups import key_of, match_groups
 
-    if model.levels_ is None or panel.form.group is None:
+    if model.transform_.centers is None or panel.form.group is None:
         return
-    matches = match_groups(panel.systems, model.levels_)
+    matches = match_groups(panel.systems, model.transform_.centers)
     new = {key_of(one) for one, match in zip(panel.systems, matches, strict=True) if match is None}
     advice = "each is scored around its own level; if they are known, compare the names in column "
     _name("groups", new, f"{advice}{panel.form.group}", arguments)

@@ -70,16 +70,17 @@ class Scaled:
         unknown = np.isnan(self.scale) & ~np.isnan(values)
         return np.where(unknown, self.center, values * self.scale + self.center)
 
-    def pick(self, rows: np.ndarray, begin: int = 0) -> "Scaled":
-        """Some variables, from some time on."""
+    def pick(self, rows: np.ndarray, begin: int = 0, end: int | None = None) -> "Scaled":
+        """Some variables, within a span of time."""
+        span = slice(begin, end)
         return Scaled(
             names=tuple(self.names[row] for row in rows),
-            values=self.values[rows, begin:],
-            observed=self.observed[rows, begin:],
+            values=self.values[rows, span],
+            observed=self.observed[rows, span],
             center=self.center[rows],
             scale=self.scale[rows],
             constant=self.constant[rows],
-            departures=self.departures[rows, begin:],
+            departures=self.departures[rows, span],
             baseline=self.baseline[rows],
             restore=np.arange(len(rows)),
         )

@@ -104,11 +104,10 @@ FACTS: dict[str, Check] = {
             "context": STEPS,
             "shortest": STEPS,
             "threshold": number(),
-            "usual": mapping(number()),
-            "overall": number(),
-            "levels": optional(mapping(mapping(number()))),
             "factors": listing(listing(number(), 2)),
-            "marked": flag,
+            "units": record(
+                {"variables": listing(mapping(number(1e-12))), "overall": listing(number(1e-12))}
+            ),
             "missing": optional(number(0, 1)),
             "frequencies": FREQUENCIES,
             "too_few": optional(whole(0)),

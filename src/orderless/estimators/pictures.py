@@ -116,9 +116,9 @@ def draw_anomalies(
 
     Of several systems that have all variables asked for, the one with the highest score.
     """
-    highest = [np.nanmax(one, initial=0.0) for one in scores.moments]
+    highest = [np.nanmax(one, initial=0.0) for one in scores.steps]
     number = max(systems_having(panel, variables or ()), key=highest.__getitem__)
-    system, score, blame = panel.systems[number], scores.moments[number], scores.each[number]
+    system, score, blame = panel.systems[number], scores.steps[number], scores.each[number]
     names = list(system.variables)
     if variables is not None:
         rows = [names.index(name) for name in variables]
@@ -202,14 +202,14 @@ def draw_blame(
     places = _on_axis(times)
     alarm = score > threshold
     top, heat, *below = panels
-    top.plot(places, score, color=PAST, lw=1.0, label="score (1 is usual)")
+    top.plot(places, score, color=PAST, lw=1.0, label="score (1 is normal)")
     top.axhline(threshold, color=ALARM, lw=1.0, ls="--", label=f"threshold {threshold:.3g}")
     top.plot(places[alarm], score[alarm], ".", color=ALARM, ms=4, label="alarm")
-    if (score > 0).any():  # all are 0 where nothing moved, in `fit` nor since
+    if (score > 0).any():  # all are 0 where nothing changed, in `fit` nor since
         top.set_yscale("log")
     top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False, fontsize=9)
     top.set_title(
-        f"Anomaly score{whose}: {int(alarm.sum())} of {len(score)} moments above the threshold",
+        f"Anomaly score{whose}: {int(alarm.sum())} of {len(score)} time steps above the threshold",
         loc="left",
         fontsize=11,
         parse_math=False,
@@ -228,7 +228,7 @@ def draw_blame(
     heat.set_yticks(np.arange(len(rows)), labels, fontsize=8, parse_math=False)
     heat.invert_yaxis()
     heat.set_title("To blame", loc="left", fontsize=11)
-    figure.colorbar(image, ax=heat, label="times usual", pad=0.01)
+    figure.colorbar(image, ax=heat, label="times normal", pad=0.01)
     for axes, (name, values) in zip(below, traces.items(), strict=True):
         axes.plot(places, values, color=PAST, lw=0.9)
         axes.plot(places[alarm], values[alarm], ".", color=ALARM, ms=3)
@@ -349,10 +349,10 @@ def _check_names(panel: Panel, variables: Sequence[str]) -> None:
 
 
 def _most_blamed(score: np.ndarray, blame: np.ndarray, threshold: float) -> list[int]:
-    """Rows in order of their largest blame while the alarm rang; at any time if it never did."""
-    rang = score > threshold
+    """Rows in order of their largest blame during alarms; at any time where there is none."""
+    alarm = score > threshold
     seen = np.where(np.isfinite(blame), blame, 0.0)
-    largest = seen[:, rang].max(1) if rang.any() else seen.max(1)
+    largest = seen[:, alarm].max(1) if alarm.any() else seen.max(1)
     return np.argsort(-largest, kind="stable")[:MOST_ROWS].tolist()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from orderless import Detector
 from orderless.bench.config import training_of
-from orderless.estimators.report import MODEL as OURS
+from orderless.data import read_panel
 
 Score = Callable[[np.ndarray], np.ndarray]
 SQUARED_ERROR = "squared error"
@@ -45,22 +45,24 @@ def fit_pca(rows: np.ndarray) -> Score:
 
 
 def own_score(model: Detector) -> Score:
-    """What `Detector` says itself: errors in units of the baseline of each variable."""
+    """What `Detector` says itself: errors in units that are normal for each variable."""
     return lambda rows: np.asarray(model.score(rows), np.float64).reshape(-1)
 
 
 def squared_error(model: Detector) -> Score:
-    """The squared error of reconstructing a row, the mean over its variables, in units of the rows.
+    """The squared error of expecting a row, the mean over its variables, in units of the rows.
 
-    A constant of `fit` is expected to stay: of that the model says only whether it changed.
+    A constant of `fit` is expected to stay: of it the model says only whether it departed.
     """
-    names = model.variables_in_
-    centers, scales = np.array([model.scales_[name] for name in names]).T
-    units = np.array([model.usual_[name] for name in names]) * np.square(scales)
+    pairs = model.transform_.scales
+    centers, scales = np.array([pairs[name] for name in model.variables_in_]).T
 
     def score(rows: np.ndarray) -> np.ndarray:
-        errors = np.asarray(model.score(rows, per_variable=True)) * units
-        return np.where(scales > 0, errors, np.square(rows - centers)).mean(1)
+        (errors,) = model.member_errors(read_panel(rows))
+        weights = np.array(model.stack_.weights)[:, None, None]
+        squares = (weights * np.square(errors)).sum(0).T * np.square(scales)
+        # Members have no answer for a constant.
+        return np.where(scales > 0, squares, np.square(rows - centers)).mean(1)
 
     return score
 
@@ -79,7 +81,9 @@ def _fit_orderless(rows: np.ndarray, seed: int, options: Mapping[str, Any]) -> F
         **training_of(options["budget"]),
     ).fit(rows)
     score = squared_error if options.get("score") == SQUARED_ERROR else own_score
-    return Fitted(score(model), {"mse": model.errors_[OURS]}, len(model.history_) - 1)
+    epochs = sum(len(history) - 1 for history in model.history_.values())
+    errors = {f"mse of {name}": error for name, error in model.errors_.items()}
+    return Fitted(score(model), errors, epochs)
 
 
 COLUMNS: dict[str, Callable[[np.ndarray, int, Mapping[str, Any]], Fitted]] = {

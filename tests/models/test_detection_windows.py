@@ -3,23 +3,23 @@ import pytest
 
 from orderless.data import read_panel
 from orderless.errors import DataError
-from orderless.estimators.detection_windows import MOST_HELD_OUT, cut_detection_windows
+from orderless.models.detection.windows import MOST_HELD_OUT, cut_detection_windows
 
 
 def test_windows_to_validate_begin_where_the_training_part_ends():
     windows = cut_detection_windows(read_panel(np.ones((200, 2))), 16, 0.2)
     assert windows.ends == [160]
-    assert windows.usual == [(160, 200)]
+    assert windows.held_out == [(160, 200)]
     assert windows.train[:, 1].max() == 160 - 16
     assert windows.validation[:, 1].tolist() == [160, 168, 176, 184]
 
 
-def test_a_system_too_short_to_be_split_is_usual_data_as_a_whole():
+def test_a_system_too_short_to_be_split_is_held_out_as_a_whole():
     windows = cut_detection_windows(read_panel([np.ones((200, 2)), np.ones((20, 2))]), 16, 0.2)
     assert windows.ends == [160, 20]
-    assert windows.usual == [(160, 200), (0, 20)]
+    assert windows.held_out == [(160, 200), (0, 20)]
     short = cut_detection_windows(read_panel(np.ones((3, 2))), 16, 0.2)
-    assert short.usual == [(0, 3)]
+    assert short.held_out == [(0, 3)]
     assert short.validation.tolist() == short.train.tolist() == [[0, -13]]
 
 

@@ -3,11 +3,11 @@ import pandas as pd
 import pytest
 
 from orderless.data import read_panel
-from orderless.estimators.unlike_fit import (
+from orderless.estimators.drift import (
+    describe_more_gaps,
+    describe_other_frequencies,
+    describe_short_systems,
     missing_share,
-    tell_more_gaps,
-    tell_other_steps,
-    tell_short_systems,
 )
 
 WHOLE = read_panel(np.ones((100, 2)))
@@ -18,22 +18,22 @@ def stamps(every):
     return read_panel(pd.DataFrame({"a": np.ones(50)}, index))
 
 
-def test_steps_that_fit_did_not_have_are_named_beside_those_it_had():
+def test_frequencies_that_fit_did_not_have_are_named_beside_those_it_had():
     known = [step for every in ("h", "D") if (step := stamps(every).systems[0].frequency)]
-    said = tell_other_steps(stamps("2h"), known)
+    said = describe_other_frequencies(stamps("2h"), known)
     assert said is not None
-    assert "2 hours apart, and the model was fitted at a step of 1 hour, 1 day:" in said
+    assert "2 hours apart, and the model was fitted on data 1 hour, 1 day apart" in said
     for every in ("h", "60min", "D"):
-        assert tell_other_steps(stamps(every), known) is None
-    # Rows that are only counted, and models that know no step, tell nothing.
-    assert tell_other_steps(WHOLE, known) is None
-    assert tell_other_steps(stamps("2h"), ()) is None
+        assert describe_other_frequencies(stamps(every), known) is None
+    # Rows that are only counted, and models that know no frequency, say nothing.
+    assert describe_other_frequencies(WHOLE, known) is None
+    assert describe_other_frequencies(stamps("2h"), ()) is None
 
 
 def test_systems_shorter_than_any_of_fit_are_counted():
     panel = read_panel([np.ones((100, 2)), np.ones((31, 2))])
-    assert tell_short_systems(panel, 31) is None
-    said = tell_short_systems(panel, 32)
+    assert describe_short_systems(panel, 31) is None
+    said = describe_short_systems(panel, 32)
     assert said is not None
     assert said.startswith("1 of 2 systems have fewer than 32 time steps")
 
@@ -43,11 +43,11 @@ def test_gaps_are_said_beyond_twice_the_share_of_fit_and_two_hundredths():
     values[::4, 0] = np.nan
     panel = read_panel(values)
     assert missing_share(panel, 20) == pytest.approx(0.125)
-    said = tell_more_gaps(panel, 20, 0.05)
+    said = describe_more_gaps(panel, 20, 0.05)
     assert said is not None
     assert said.startswith("12% of the readings are missing, and 5% were in `fit`")
-    assert tell_more_gaps(panel, 20, 0.06) is None
-    assert tell_more_gaps(panel, 20, None) is None  # a model that does not know
+    assert describe_more_gaps(panel, 20, 0.06) is None
+    assert describe_more_gaps(panel, 20, None) is None  # a model that does not know
 
 
 def test_a_variable_that_is_dead_for_a_context_has_no_gap():

@@ -1,4 +1,4 @@
-"""Which windows train, which validate, and which part of the data tells what is usual."""
+"""Which windows train, which validate, and which part of the data is held out for the units."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from orderless.data import Panel, covering_starts, split_in_time, window_starts
 from orderless.errors import DataError
-from orderless.estimators.baselines import thin
+from orderless.models.forecasting.windows import thin
 
 LONGEST_CONTEXT = 96
 MOST_HELD_OUT = 512
@@ -16,17 +16,18 @@ MOST_HELD_OUT = 512
 
 @dataclass(frozen=True)
 class DetectionWindows:
-    """Window indices [window, 2], where training ends and the span that is usual, of each system.
+    """Window indices [window, 2], where training ends and the span held out, of each system.
 
-    In time, training comes first. A system too short to be split is usual data as a whole; data
-    without a window after the training part validates on the training windows.
+    In time, training comes first. A system too short to be split is held out as a whole, and
+    trained on as well; data without a window after the training part validates on the training
+    windows.
     """
 
     context: int
     train: Tensor
     validation: Tensor
     ends: list[int]
-    usual: list[tuple[int, int]]
+    held_out: list[tuple[int, int]]
 
 
 def cut_detection_windows(panel: Panel, context: int | None, share: float) -> DetectionWindows:
@@ -52,7 +53,7 @@ def cut_detection_windows(panel: Panel, context: int | None, share: float) -> De
         train=train,
         validation=thin(held_out, MOST_HELD_OUT),
         ends=[end for _, end in training],
-        usual=[(0 if begin == end else begin, end) for begin, end in validation],
+        held_out=[(0 if begin == end else begin, end) for begin, end in validation],
     )
 
 

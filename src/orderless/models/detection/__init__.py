@@ -1,0 +1,34 @@
+"""Members that detect anomalies, a file each; how their errors become scores."""
+
+from orderless.models.detection.fit import KINDS, MEMBERS, FittedStack, check_members, fit_stack
+from orderless.models.detection.inputs import FAR, to_batch
+from orderless.models.detection.scores import (
+    Units,
+    combine,
+    learn_factors,
+    learn_threshold,
+    to_scores,
+)
+from orderless.models.detection.windows import (
+    DetectionWindows,
+    check_part,
+    cut_detection_windows,
+)
+
+__all__ = [
+    "FAR",
+    "KINDS",
+    "MEMBERS",
+    "DetectionWindows",
+    "FittedStack",
+    "Units",
+    "check_members",
+    "check_part",
+    "combine",
+    "cut_detection_windows",
+    "fit_stack",
+    "learn_factors",
+    "learn_threshold",
+    "to_batch",
+    "to_scores",
+]

@@ -1,0 +1,41 @@
+"""A system as the members see it: one window, in which every variable has a number."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orderless.data import Batch
+from orderless.data.transform import Scaled
+
+WITHIN = 5.0
+"""Standard deviations from the center beyond which a reading is no evidence about others: it is
+taken for missing, or for one at this limit. Its own error is that of the reading itself."""
+FAR = 50.0
+"""Standard deviations beyond which a reading has no say in training, units and threshold."""
+
+
+def to_batch(system: Scaled, numbers: Mapping[str, int]) -> Batch:
+    """One window with the whole of a system.
+
+    numbers: of the variables that `fit` saw moving. `static` holds the number of each variable, and
+    beyond them one for each other variable in the order of names. Constants are no members: whether
+    they are there makes no difference to others.
+    """
+    unknown = iter(range(len(numbers), len(numbers) + len(system.names)))
+    static = [numbers[name] if name in numbers else next(unknown) for name in system.names]
+    observed = torch.from_numpy(np.ascontiguousarray(system.observed))
+    values = np.where(system.observed, system.values, 0.0).astype(np.float32)
+    moving = torch.from_numpy(~system.constant & np.isnan(system.departures).all(-1))
+    return Batch(
+        torch.from_numpy(values)[None],
+        observed[None],
+        (moving & observed.any(-1))[None],
+        static=torch.tensor(static, dtype=torch.int64)[None],
+    )
+
+
+def is_evidence(batch: Batch) -> Tensor:
+    """Readings [window, variable, time] of members that are not too far off."""
+    return batch.observed & batch.members.unsqueeze(-1) & (batch.values.abs() <= WITHIN)
