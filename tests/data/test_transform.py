@@ -52,7 +52,7 @@ def test_undo_inverts_apply(seed, known, level, unit, last):
     values = unit * (random.standard_normal((30, 4)) + level)
     values[random.random((30, 4)) < 0.2] = np.nan
     values[:, random.integers(4)] = level * unit  # never changes
-    one = apply(values, {name: (unit * level, unit) for name in sorted(known)}, order, last=last)
+    one = apply(values, dict.fromkeys(sorted(known), (unit * level, unit)), order, last=last)
     back = one.undo(one.values)[one.restore]
     given_ = values[-last:].T if last else values.T
     np.testing.assert_array_equal(one.observed[one.restore], np.isfinite(given_))

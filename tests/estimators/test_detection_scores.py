@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from orderless.estimators.preparation import Prepared, prepare
 
 from orderless.data import read_panel
 from orderless.estimators.detection_scores import (
@@ -9,7 +10,6 @@ from orderless.estimators.detection_scores import (
     learn_threshold,
     learn_usual,
 )
-from orderless.estimators.preparation import Prepared, prepare
 
 SCALES = {"a": (0.0, 1.0), "b": (0.0, 1.0), "still": (5.0, 0.0)}
 ODD = np.random.default_rng(0).exponential(size=(3, 100)) * [[1.0], [50.0], [0.0]]

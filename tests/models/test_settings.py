@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from orderless.models.settings import build_network_config, build_training_config
 
 from orderless.errors import SettingError
+from orderless.models.settings import build_network_config, build_training_config
 
 
 @pytest.mark.parametrize(

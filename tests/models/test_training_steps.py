@@ -87,7 +87,9 @@ def test_a_network_with_a_shorter_context_is_trained_on_the_same_targets(monkeyp
     """A season longer than the context makes windows longer than the network's."""
     tasks, train = [], run.train
     monkeypatch.setattr(
-        run, "train", lambda task, *more, **options: tasks.append(task) or train(task, *more, **options)
+        run,
+        "train",
+        lambda task, *more, **options: tasks.append(task) or train(task, *more, **options),
     )
     values = np.arange(200.0)[:, None] + NOISE[:1, :2]
     Forecaster(4, **NETWORK, season=20).fit(values)
