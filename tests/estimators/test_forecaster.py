@@ -692,7 +692,7 @@ def test_a_plant_that_is_constant_at_the_end_of_fit_is_no_measure_of_errors(stuc
     with pytest.warns(UserWarning, match="Intervals mean nothing"):
         model.predict(FRAME, level=95)
     with pytest.warns(UserWarning, match="Intervals mean nothing"):
-        assert model.backtest(FRAME, level=95).scores["this model"]["coverage-95"] < 0.1
+        assert model.backtest(FRAME, level=95).scores["this model"]["coverage-95"] < 0.9
     model.predict(FRAME)  # without intervals there is nothing to warn of
 
 
