@@ -56,6 +56,33 @@ def test_a_batch_continues_where_its_context_ends():
     assert batch.members.tolist() == [[True], [True]]
 
 
+def test_the_last_steps_of_a_context_are_those_of_a_batch_made_with_it():
+    values, observed = random_systems([(3, 30)])
+    series = Series.from_arrays(values, observed)
+    long = series.batch(torch.tensor([[0, 2], [0, -4]]), 12, 3)
+    short = series.batch(torch.tensor([[0, 9], [0, 3]]), 5, 3)
+    last = long.last(5)
+    for name in ("values", "observed", "members", "targets", "target_observed"):
+        assert torch.equal(getattr(last, name), getattr(short, name))
+    assert long.last(12) is long
+
+
+def test_a_batch_without_gaps_needs_no_masks():
+    values, observed = random_systems([(3, 30)])
+    observed[0][:] = False
+    observed[0][:2, 10:] = True
+    values[0][:] = 1.0
+    batch = Series.from_arrays(values, observed).batch(torch.tensor([[0, 0]]), 20, 3)
+    seen, members = batch.masks
+    assert seen is batch.observed
+    assert members.tolist() == [[True, True, False]]
+    early = Series.from_arrays([np.ones((2, 30))], [np.arange(30) >= np.array([[10], [2]])])
+    batch = early.batch(torch.tensor([[0, 0]]), 10, 3)
+    assert batch.masks[1].tolist() == [[False, True]]  # nothing of the first was observed yet
+    assert batch.last(5).complete is False
+    assert early.batch(torch.tensor([[0, 0]]), 20, 3).last(5).masks == (None, None)
+
+
 def test_the_target_past_the_end_is_unobserved():
     series = Series.from_arrays([np.ones((1, 5))], [np.ones((1, 5), bool)])
     batch = series.batch(torch.tensor([[0, 2]]), 2, 3)

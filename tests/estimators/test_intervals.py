@@ -1,6 +1,5 @@
 import math
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,18 +7,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orderless.data import read_panel
+from orderless.data import Batch, read_panel
+from orderless.data.transform import CALM, Scaled, Transform
 from orderless.errors import SettingError
-from orderless.estimators.conformal import (
-    CALM,
+from orderless.estimators.intervals import (
     PointAndWidth,
     column_endings,
     fit_error_table,
+    hold_constants,
     in_units,
-    stay,
-    width_of,
 )
-from orderless.estimators.look_backs import look_back
+from orderless.models.forecasting.quantiles import width_of
+from orderless.models.forecasting.windows import DEFAULT_CONTEXT
 
 
 @settings(max_examples=20)
@@ -107,8 +106,7 @@ def test_what_too_few_errors_cannot_tell_is_said_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         table.warn_beyond(column_endings(80, [0.5]), moving=True)
-        replace(table, count=None).warn_beyond(column_endings(95, None), moving=True)
-    with pytest.warns(UserWarning, match="12 held-out errors.* lo-95, hi-95, q0.01:") as said:
+    with pytest.warns(UserWarning, match="12 held-out errors.* lo-95, hi-95, q0.01") as said:
         table.warn_beyond(column_endings([80, 95], [0.01]), moving=True)
     assert len(said) == 1
 
@@ -145,39 +143,62 @@ def test_a_level_is_in_percent():
         column_endings([95, 0.8], None)
 
 
+def batch_of(values, observed=None, baseline=1.0) -> Batch:
+    complete = observed is None
+    observed = torch.ones_like(values, dtype=torch.bool) if complete else observed
+    baselines = torch.full(values.shape[:2], baseline)
+    return Batch(values, observed, observed.any(-1), complete=complete, baseline=baselines)
+
+
 @pytest.mark.parametrize("unit", [1e-1, 1.0, 1e6])
-def test_errors_are_counted_in_the_spread_of_the_look_back(unit):
+def test_errors_are_counted_in_standard_deviations_of_the_context(unit):
     values = torch.tensor([-1.0, 1.0]).repeat(1, 3, 500) * unit
-    rough = width_of(values, None, torch.full((1, 3), 1e-3 * unit))
-    torch.testing.assert_close(rough, torch.full((1, 3, 1), unit), rtol=1e-3, atol=0.0)
-    # A look-back that stands still leaves some of the usual spread.
-    calm = width_of(0 * values, None, torch.full((1, 3), unit))
-    torch.testing.assert_close(calm, torch.full((1, 3, 1), CALM**0.5 * unit), rtol=1e-2, atol=0.0)
+    rough = width_of(batch_of(values, baseline=1e-3 * unit))
+    torch.testing.assert_close(rough, torch.full((1, 3, 1), unit), rtol=1e-2, atol=0.0)
+    # A context that is constant leaves some of the baseline scale.
+    calm = width_of(batch_of(0 * values, baseline=unit))
+    torch.testing.assert_close(calm, torch.full((1, 3, 1), CALM**0.5 * unit), rtol=2e-2, atol=0.0)
+
+
+def test_widths_follow_the_last_steps_of_a_long_context():
+    values = torch.randn(1, 2, 3 * DEFAULT_CONTEXT, generator=torch.Generator().manual_seed(0))
+    older = values.clone()
+    older[..., : 2 * DEFAULT_CONTEXT] *= 100.0
+    assert torch.equal(width_of(batch_of(values)), width_of(batch_of(older)))
 
 
 @settings(max_examples=20)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 20))
-def test_few_readings_are_made_up_for_by_the_usual_spread(seed, count):
+def test_few_readings_are_made_up_for_by_the_baseline_scale(seed, count):
     random = torch.Generator().manual_seed(seed)
     values = torch.randn(4000, 1, 20, generator=random)
     observed = (torch.arange(20) < count).expand_as(values)
     hidden = torch.where(observed, values, 1e9)  # what was not observed may be anything
-    width = width_of(hidden, observed, torch.ones(4000, 1))
+    width = width_of(batch_of(hidden, observed))
     # A mean of squares of 4,000 draws is off by 2 % as a rule.
     assert float(width.square().mean()) == pytest.approx(1 + CALM, rel=0.1)
 
 
-def test_what_never_changed_stays_without_doubt():
-    (system,) = read_panel({"still": np.full(50, 5.0), "wave": np.sin(np.arange(50))}).systems
-    past = look_back(system, {"still": (5.0, 0.0), "wave": (0.0, 1.0)}, None, last=10)
-    point, width = stay(past, np.full((2, 3), 9.0), np.ones((2, 3)))
+def past_of(scales, **columns) -> Scaled:
+    (system,) = read_panel(columns).systems
+    return Transform(scales).apply(system, last=10)
+
+
+def test_a_constant_stays_without_doubt():
+    past = past_of(
+        {"constant": (5.0, 0.0), "wave": (0.0, 1.0)},
+        constant=np.full(50, 5.0),
+        wave=np.sin(np.arange(50)),
+    )
+    point, width = hold_constants(past, np.full((2, 3), 9.0), np.ones((2, 3)))
     np.testing.assert_array_equal(point, [[0.0] * 3, [9.0] * 3])  # around its constant
     np.testing.assert_array_equal(width, [[0.0] * 3, [1.0] * 3])
 
 
 def test_quantiles_are_widths_off_the_point_in_the_units_of_the_caller():
-    (system,) = read_panel({"b": np.sin(np.arange(50)), "a": np.cos(np.arange(50))}).systems
-    past = look_back(system, {"a": (10.0, 2.0), "b": (0.0, 1.0)}, None, last=10)
+    past = past_of(
+        {"a": (10.0, 2.0), "b": (0.0, 1.0)}, b=np.sin(np.arange(50)), a=np.cos(np.arange(50))
+    )
     forecast = PointAndWidth(np.ones((2, 2)), np.array([[3.0], [0.5]]))
     table = fit_error_table(np.zeros((0, 1, 2)), np.zeros((0, 1, 2), bool))
     shifts = table.shifts({"q0.5": 0.5}) | {"q0.9": np.array([1.0, 2.0])}
@@ -191,8 +212,7 @@ def test_quantiles_are_widths_off_the_point_in_the_units_of_the_caller():
 
 def test_a_point_without_a_unit_stays_at_its_only_reading_and_has_no_interval():
     once = np.where(np.arange(50) == 45, 3.0, np.nan)
-    (system,) = read_panel({"once": once, "a": np.sin(np.arange(50))}).systems
-    past = look_back(system, {"a": (0.0, 1.0)}, None, last=10)
+    past = past_of({"a": (0.0, 1.0)}, once=once, a=np.sin(np.arange(50)))
     forecast = PointAndWidth(np.zeros((2, 1)), np.ones((2, 1)))
     blocks = in_units([past], [forecast], {"hi-80": np.ones(1)})
     assert blocks[""][0].tolist() == [[3.0], [0.0]]

@@ -4,11 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orderless import Detector, Forecaster
+import orderless
+from orderless import Forecaster
 from orderless.data import read_panel
 from orderless.data.simulate import plant
 from orderless.errors import DataError
 from orderless.estimators import pictures
+from orderless.estimators.intervals import column_endings
 from orderless.estimators.pictures import (
     Ahead,
     Outlook,
@@ -21,6 +23,10 @@ from orderless.estimators.pictures import (
 TINY = {"channels": 8, "states": 2, "branches": ["long"]}
 
 
+def fit_detector(data, context=24):
+    return orderless.Detector(context, network=TINY, epochs=1, verbose=False).fit(data)
+
+
 @pytest.fixture(scope="module")
 def data():
     return plant(0, sensors=4, steps=120, period=12)[0]
@@ -28,7 +34,13 @@ def data():
 
 @pytest.fixture(scope="module")
 def forecaster(data):
-    return Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(data)
+    return Forecaster(6, 24, members="ridge", verbose=False).fit(data)
+
+
+def _draw_forecast(model, data, path, level=(80,)):
+    panel = read_panel(data)
+    blocks = model.forecast_panel(panel, column_endings(level, None))
+    draw_forecast(model, panel, blocks, path, level=level)
 
 
 @pytest.fixture
@@ -42,7 +54,7 @@ def drawn(monkeypatch):
 
 
 def test_the_picture_holds_the_forecast_and_its_intervals(forecaster, data, drawn):
-    draw_forecast(forecaster, read_panel(data), "f.png", level=[80])
+    _draw_forecast(forecaster, data, "f.png")
     ((outlooks, _),) = drawn
     expected = forecaster.predict(data, level=[80])
     assert [outlook.name for outlook in outlooks] == ["v0", "v1", "v2", "v3"]
@@ -56,7 +68,7 @@ def test_the_picture_holds_the_forecast_and_its_intervals(forecaster, data, draw
 
 def test_a_horizon_that_waits_for_the_next_fit_is_not_drawn(forecaster, data, drawn):
     changed = copy.copy(forecaster).set_params(horizon=9)
-    draw_forecast(changed, read_panel(data), "f.png", level=[80])
+    _draw_forecast(changed, data, "f.png")
     draw_backtest(changed, read_panel(data), "b.png", windows=3, level=[80])
     for outlooks, more in drawn:
         assert {len(ahead.times) for outlook in outlooks for ahead in outlook.ahead} == {6}
@@ -75,7 +87,7 @@ def test_the_picture_of_a_backtest_holds_every_window_and_the_errors(forecaster,
 
 def test_many_variables_are_a_sensible_number_of_pictures(forecaster, drawn):
     values = plant(1, sensors=40, steps=60, period=12)[0]
-    draw_forecast(forecaster, read_panel([values, values]), "f.png")
+    _draw_forecast(forecaster, [values, values], "f.png")
     ((outlooks, more),) = drawn
     names = [outlook.name for outlook in outlooks]
     assert len(names) == 9
@@ -159,11 +171,11 @@ def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path
     draw("v3", "v1")
     assert [call[-1] for call in calls] == [" of 1", " of 0"]
     assert list(calls[1][3]) == ["v3", "v1"]
-    with pytest.raises(DataError, match="There is no variable 'v9' to draw"):
+    with pytest.raises(DataError, match="v9"):
         draw("v1", "v9")
     first, second = panel.systems
     apart = replace(panel, systems=(first, replace(second, variables=("a", "b"))))
-    with pytest.raises(DataError, match="No system has all of the variables v3, a"):
+    with pytest.raises(DataError, match="v3, a"):
         draw_anomalies(apart, scores, 1.0, tmp_path / "d.png", variables=["v3", "a"])
 
 
@@ -193,7 +205,7 @@ def test_names_in_any_script_are_drawn_without_a_warning(tmp_path):
 
 def test_a_picture_that_cannot_be_written_is_an_error_in_words(tmp_path):
     outlook = Outlook("one", np.arange(3), np.ones(3), [])
-    with pytest.raises(DataError, match=r"must end in .*png"):
+    with pytest.raises(DataError, match="png"):
         draw_outlooks([outlook], tmp_path / "picture.xyz")
-    with pytest.raises(DataError, match="There is no folder"):
+    with pytest.raises(DataError, match="folder"):
         draw_outlooks([outlook], tmp_path / "none" / "picture.png")

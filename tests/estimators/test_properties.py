@@ -1,6 +1,7 @@
 """Whatever comes in, estimators work as documented or say in words why they cannot."""
 
 import warnings
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from orderless import Classifier, Detector, Forecaster, load
+import orderless
+from orderless import Forecaster, load
 from orderless.errors import OrderlessError
+from orderless.models.forecasting.fit import CLOSED
 
 SMALL = {"network": {"channels": 4, "states": 2, "stride": 3, "patch": 6}, "verbose": False}
 ROWS, HORIZON = 40, 3
 few = settings(max_examples=12)
 
-# The deep part has a say without any training: the network starts from nothing, not from ridge.
-DEEP = {**SMALL, "epochs": 1, "training": {"batch_size": 8, "learning_rate": 0.05}}
+TRAINED = SMALL | {"epochs": 1, "training": {"batch_size": 8, "learning_rate": 0.05}}
 RANDOM = np.random.default_rng(0)
 WAVES = np.sin(np.arange(ROWS)[:, None] / 3 + np.arange(5)) + 0.1 * RANDOM.standard_normal(
     (ROWS, 5)
@@ -28,50 +30,94 @@ WAVES = np.sin(np.arange(ROWS)[:, None] / 3 + np.arange(5)) + 0.1 * RANDOM.stand
 COLUMNS = ["temp", "Druck", "流量", "né 1", "x-y"]
 FRAME = pd.DataFrame(WAVES, columns=COLUMNS)
 
-FORECASTER = Forecaster(HORIZON, 12, **DEEP).fit(FRAME)
-DETECTOR = Detector(12, **DEEP).fit(FRAME)
+CASES, CLASSES = RANDOM.standard_normal((12, 2, 16)), np.arange(12) % 2
 
 
-def verbs(frame):
-    """Every verb on a frame, as arrays [variable, ...] by column."""
-    yield FORECASTER.predict(frame)
-    yield DETECTOR.score(frame, per_variable=True)
+def closed_forms() -> Forecaster:
+    return Forecaster(HORIZON, 12, members=CLOSED, verbose=False)
+
+
+FITS = {
+    "closed forms": lambda: closed_forms().fit(FRAME),
+    "network": lambda: Forecaster(HORIZON, 12, members="network", **TRAINED).fit(FRAME),
+    "detector": lambda: orderless.Detector(12, **TRAINED).fit(FRAME),
+    "classifier": lambda: orderless.Classifier(epochs=1, preset="tiny", verbose=False).fit(
+        CASES, CLASSES
+    ),
+}
+FORECASTERS = ("closed forms", "network")
+forecasters = pytest.mark.parametrize("kind", FORECASTERS)
+of_series = pytest.mark.parametrize("kind", [*FORECASTERS, "detector"])
+every_kind = pytest.mark.parametrize("kind", FITS)
+
+
+@cache
+def fitted(kind):
+    """One for all tests of this file."""
+    return FITS[kind]()
+
+
+def answer(kind, frame):
+    """Rows for time steps, a column for each variable."""
+    model = fitted(kind)
+    return model.score(frame, per_variable=True) if kind == "detector" else model.predict(frame)
+
+
+def forecast(frame, **options):
+    """Of a network."""
+    return fitted("network").predict(frame, **options)
+
+
+@of_series
+@few
+@given(order=st.permutations(COLUMNS), keep=st.integers(1, 5))
+def test_order_and_choice_of_columns(kind, order, keep):
+    chosen = order[:keep]
+    one, two = (answer(kind, FRAME[names]) for names in (chosen, sorted(chosen)))
+    pd.testing.assert_frame_equal(one, two[one.columns], check_exact=True)
+
+
+def holes(seed, share):
+    return np.random.default_rng(seed).random((ROWS, 5)) < share
+
+
+@forecasters
+@few
+@given(seed=st.integers(0, 10**6), share=st.floats(0, 0.9))
+def test_masked_entries_work_in_a_forecast(kind, seed, share):
+    missing = holes(seed, share)
+    found = answer(kind, FRAME.mask(missing))
+    seen = ~missing[-12:].all(0)
+    assert found[np.array(COLUMNS)[seen]].notna().all(axis=None)
+    assert found[np.array(COLUMNS)[~seen]].isna().all(axis=None)
 
 
 @few
-@given(order=st.permutations(COLUMNS), keep=st.integers(1, 5))
-def test_order_and_choice_of_columns(order, keep):
-    chosen = order[:keep]
-    for one, two in zip(verbs(FRAME[chosen]), verbs(FRAME[sorted(chosen)]), strict=True):
-        pd.testing.assert_frame_equal(one, two[one.columns], check_exact=True)
+@given(seed=st.integers(0, 10**6), share=st.floats(0, 0.9))
+def test_masked_entries_work_in_fit(seed, share):
+    model = closed_forms().fit(FRAME.mask(holes(seed, share)))
+    assert np.isfinite(model.predict(FRAME)[COLUMNS]).all(axis=None)
 
 
 @pytest.mark.filterwarnings("ignore:.*readings are missing")
 @few
 @given(seed=st.integers(0, 10**6), share=st.floats(0, 0.9))
-def test_masked_entries_work_in_fit_and_use(seed, share):
-    holes = np.random.default_rng(seed).random((ROWS, 5)) < share
-    frame = FRAME.mask(holes)
-    forecast = FORECASTER.predict(frame)
-    seen = ~holes[-12:].all(0)
-    assert forecast[np.array(COLUMNS)[seen]].notna().all(axis=None)
-    assert forecast[np.array(COLUMNS)[~seen]].isna().all(axis=None)
-    score = DETECTOR.score(frame, per_variable=True)[COLUMNS].to_numpy()
-    np.testing.assert_array_equal(np.isfinite(score), ~holes)
-    if (~holes).sum() > 0:
-        fitted = Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(frame)
-        assert np.isfinite(fitted.predict(FRAME)[COLUMNS]).all(axis=None)
+def test_masked_entries_have_no_score(seed, share):
+    missing = holes(seed, share)
+    score = answer("detector", FRAME.mask(missing))[COLUMNS].to_numpy()
+    np.testing.assert_array_equal(np.isfinite(score), ~missing)
 
 
 @pytest.mark.parametrize(
     "dtype", ["float64", "float32", "float16", "int64", "int8", "uint8", "bool"]
 )
-def test_number_types(dtype):
+@of_series
+def test_number_types(kind, dtype):
     frame = (10 * FRAME.abs()).astype(dtype)
-    for result in verbs(frame):
-        assert np.isfinite(result[COLUMNS].to_numpy(float)).all()
-    model = Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(frame)
-    assert np.isfinite(model.predict(frame)[COLUMNS]).all(axis=None)
+    assert np.isfinite(answer(kind, frame)[COLUMNS].to_numpy(float)).all()
+    if kind == "closed forms":
+        model = closed_forms().fit(frame)
+        assert np.isfinite(model.predict(frame)[COLUMNS]).all(axis=None)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow", "numpy", "dict"])
@@ -83,13 +129,13 @@ def test_libraries_agree(library):
         "numpy": lambda: WAVES,
         "dict": lambda: {name: FRAME[name].to_numpy() for name in COLUMNS},
     }
-    forecast = FORECASTER.predict(make[library]())
-    expected = FORECASTER.predict(FRAME)[COLUMNS].to_numpy()
+    found = forecast(make[library]())
+    expected = forecast(FRAME)[COLUMNS].to_numpy()
     if library == "numpy":
         # Arrays have no names: variables are unknown ones, scaled by the history they come with.
-        np.testing.assert_allclose(forecast, expected, atol=0.5)
+        np.testing.assert_allclose(found, expected, atol=0.5)
     else:
-        columns = np.column_stack([np.asarray(forecast[name]) for name in COLUMNS])
+        columns = np.column_stack([np.asarray(found[name]) for name in COLUMNS])
         np.testing.assert_array_equal(columns, expected)
 
 
@@ -105,14 +151,13 @@ def test_libraries_agree(library):
     ids=["Berlin", "UTC", "months", "quarters of an hour", "numbers"],
 )
 def test_index_types_and_time_zones(index):
-    frame = FRAME.set_axis(index)
-    forecast = FORECASTER.predict(frame)
-    assert len(forecast) == HORIZON
-    assert forecast.index.dtype == index.dtype or isinstance(index, pd.RangeIndex)
+    found = forecast(FRAME.set_axis(index))
+    assert len(found) == HORIZON
+    assert found.index.dtype == index.dtype or isinstance(index, pd.RangeIndex)
     if not isinstance(index, pd.RangeIndex):
         expected = pd.date_range(index[-1], periods=HORIZON + 1, freq=index.freq)[1:]
-        assert (forecast.index == expected).all()
-    np.testing.assert_array_equal(forecast[COLUMNS], FORECASTER.predict(FRAME)[COLUMNS])
+        assert (found.index == expected).all()
+    np.testing.assert_array_equal(found[COLUMNS], forecast(FRAME)[COLUMNS])
 
 
 @few
@@ -121,8 +166,7 @@ def test_unsorted_rows_and_harmless_duplicates_change_nothing(seed):
     stamped = FRAME.assign(time=pd.date_range("2024-01-01", periods=ROWS, freq="h"))
     random = np.random.default_rng(seed)
     rows = np.concatenate([random.permutation(ROWS), random.integers(0, ROWS, 3)])
-    expected = FORECASTER.predict(stamped)
-    pd.testing.assert_frame_equal(FORECASTER.predict(stamped.iloc[rows]), expected)
+    pd.testing.assert_frame_equal(forecast(stamped.iloc[rows]), forecast(stamped))
 
 
 def test_gaps_in_time_are_missing_values():
@@ -130,37 +174,46 @@ def test_gaps_in_time_are_missing_values():
     gap = stamped.drop(index=[30, 31])
     filled = stamped.copy()
     filled.loc[[30, 31], COLUMNS] = np.nan
-    pd.testing.assert_frame_equal(FORECASTER.predict(gap), FORECASTER.predict(filled))
+    pd.testing.assert_frame_equal(forecast(gap), forecast(filled))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -1e-30, 1e12, 1e300])
 def test_constant_columns(value):
     frame = FRAME.assign(temp=value)
-    forecast = FORECASTER.predict(frame)
-    np.testing.assert_allclose(forecast["temp"], value, rtol=1e-3, atol=1e-3)
-    assert forecast.notna().all(axis=None)
-    model = Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(frame)
-    np.testing.assert_allclose(model.predict(frame)["temp"], value, rtol=1e-3, atol=1e-3)
+    for model in (*map(fitted, FORECASTERS), closed_forms().fit(frame)):
+        found = model.predict(frame)
+        np.testing.assert_allclose(found["temp"], value, rtol=1e-3, atol=1e-3)
+        assert found.notna().all(axis=None)
 
 
 def test_an_all_missing_column_in_fit_and_use():
     frame = FRAME.assign(dead=np.nan)
-    for model in (FORECASTER, Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(frame)):
-        forecast = model.predict(frame)
-        assert forecast["dead"].isna().all()
-        assert forecast[COLUMNS].notna().all(axis=None)
-    detector = Detector(12, members=("ridge", "PCA", "regression"), **SMALL).fit(frame)
+    for model in (*map(fitted, FORECASTERS), closed_forms().fit(frame)):
+        found = model.predict(frame)
+        assert found["dead"].isna().all()
+        assert found[COLUMNS].notna().all(axis=None)
+
+
+def test_an_all_missing_column_in_fit_and_detection():
+    frame = FRAME.assign(dead=np.nan)
+    detector = orderless.Detector(12, members=("ridge", "PCA", "regression"), verbose=False).fit(
+        frame
+    )
     assert detector.score(frame)["score"].notna().all()
 
 
 def test_a_single_variable_and_a_single_row():
-    one = Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(FRAME[["temp"]])
+    one = closed_forms().fit(FRAME[["temp"]])
     assert one.predict(FRAME).notna().all(axis=None)
-    assert FORECASTER.predict(FRAME[["temp"]].iloc[:1]).shape[0] == HORIZON
-    with pytest.warns(UserWarning, match="fewer than 12 time steps"):
-        assert DETECTOR.score(FRAME.iloc[:1])["score"].notna().all()
+    for kind in FORECASTERS:
+        assert fitted(kind).predict(FRAME[["temp"]].iloc[:1]).shape[0] == HORIZON
     with pytest.raises(OrderlessError, match="at least"):
-        Forecaster(HORIZON, 12, epochs=0, **SMALL).fit(FRAME.iloc[:1])
+        closed_forms().fit(FRAME.iloc[:1])
+
+
+def test_a_single_row_has_a_score():
+    with pytest.warns(UserWarning, match="fewer than 12 time steps"):
+        assert fitted("detector").score(FRAME.iloc[:1])["score"].notna().all()
 
 
 @few
@@ -168,23 +221,35 @@ def test_a_single_variable_and_a_single_row():
 def test_any_text_is_a_name(names):
     frame = FRAME.set_axis(names, axis=1)
     try:
-        forecast = FORECASTER.predict(frame)
+        found = forecast(frame)
     except OrderlessError:
         # A name such as "time" or "ds" claims a role, which sines cannot play.
         assert any(name.lower() in ("time", "ds", "t", "date", "timestamp") for name in names)
         return
-    assert set(names) <= set(forecast.columns)
+    assert set(names) <= set(found.columns)
 
 
+CALLS = {
+    "forecast": lambda data: fitted("closed forms").predict(data),
+    "backtest": lambda data: fitted("closed forms").backtest(data),
+    "fit of a forecaster": lambda data: closed_forms().fit(data),
+    "score": lambda data: fitted("detector").score(data),
+    "alarm": lambda data: fitted("detector").predict(data),
+    "fit of a detector": lambda data: orderless.Detector(**SMALL).fit(data),
+    "fit of a classifier": lambda data: orderless.Classifier(**SMALL).fit(data, ["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("call", sorted(CALLS.keys() - {"fit of a classifier"}))
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
-def test_infinities_are_an_error_that_says_where(value):
+def test_infinities_are_an_error_that_says_where(value, call):
     frame = FRAME.copy()
     frame.loc[7, "Druck"] = value
-    for call in (FORECASTER.predict, DETECTOR.score, Forecaster(HORIZON, **SMALL).fit):
-        with pytest.raises(OrderlessError, match="Druck"):
-            call(frame)
+    with pytest.raises(OrderlessError, match="Druck"):
+        CALLS[call](frame)
 
 
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     "bad",
     [
@@ -203,56 +268,48 @@ def test_infinities_are_an_error_that_says_where(value):
     ],
     ids=repr,
 )
-def test_what_is_no_series_is_refused_in_words(bad):
+def test_what_is_no_series_is_refused_in_words(bad, call):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for call in (
-            FORECASTER.predict,
-            FORECASTER.backtest,
-            DETECTOR.score,
-            DETECTOR.predict,
-            Forecaster(HORIZON, **SMALL).fit,
-            Detector(**SMALL).fit,
-            lambda data: Classifier(**SMALL).fit(data, ["a", "b"]),
-        ):
-            with pytest.raises(OrderlessError) as caught:
-                call(bad)
-            assert len(str(caught.value)) > 20
+        with pytest.raises(OrderlessError) as caught:
+            CALLS[call](bad)
+    assert len(str(caught.value)) > 20
 
 
-@few
-@given(scale=st.sampled_from([1e-12, 1e-3, 1e6, 1e150]), shift=st.sampled_from([0.0, 1.0, -1e3]))
+@pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e6, 1e150])
+@pytest.mark.parametrize("shift", [0.0, -1e3])
 def test_units_do_not_matter(scale, shift):
-    model = Forecaster(HORIZON, 12, epochs=0, **SMALL)
-    plain = model.fit(FRAME).predict(FRAME, level=80)
-    other = model.fit((FRAME + shift) * scale).predict((FRAME + shift) * scale, level=80)
-    np.testing.assert_allclose(other / scale - shift, plain, atol=2e-3)
-
-
-CASES, CLASSES = RANDOM.standard_normal((12, 2, 16)), np.arange(12) % 2
-CLASSIFIER = Classifier(epochs=1, preset="tiny", verbose=False).fit(CASES, CLASSES)
-MODELS = {"Forecaster": FORECASTER, "Detector": DETECTOR, "Classifier": CLASSIFIER}
+    plain = fitted("closed forms").predict(FRAME, level=80)
+    other = (FRAME + shift) * scale
+    found = closed_forms().fit(other).predict(other, level=80)
+    np.testing.assert_allclose(found / scale - shift, plain, atol=2e-3)
 
 
 def data_for(kind):
     """What `fit` takes, and the verb that answers."""
-    return ((CASES, CLASSES), "predict_proba") if kind == "Classifier" else ((FRAME,), "predict")
+    return ((CASES, CLASSES), "predict_proba") if kind == "classifier" else ((FRAME,), "predict")
+
+
+def weights_of(model):
+    """All tensors of its members."""
+    return model.stack_.state()[1]
 
 
 @pytest.mark.filterwarnings("ignore:.*held-out moments cannot tell")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-@pytest.mark.parametrize("kind", MODELS)
+@every_kind
 def test_the_mode_that_torch_is_in_does_not_matter(kind, mode, tmp_path):
-    model, (data, verb) = MODELS[kind], data_for(kind)
+    model, (data, verb) = fitted(kind), data_for(kind)
     expected = getattr(model, verb)(data[0])
     model.save(tmp_path)
     with mode():
-        again, fitted = load(tmp_path), clone(model).fit(*data)
-        answers = [getattr(one, verb)(data[0]) for one in (again, fitted)]
-    for one, answer in zip((again, fitted), answers, strict=True):
-        np.testing.assert_array_equal(answer, expected)
-        for name, weights in model.network_.state_dict().items():
-            assert torch.equal(one.network_.state_dict()[name], weights)
+        again, fresh = load(tmp_path), clone(model).fit(*data)
+        answers = [getattr(one, verb)(data[0]) for one in (again, fresh)]
+    for one, found in zip((again, fresh), answers, strict=True):
+        np.testing.assert_array_equal(found, expected)
+        assert weights_of(one).keys() == weights_of(model).keys()
+        for name, weights in weights_of(model).items():
+            assert torch.equal(weights_of(one)[name], weights)
     # Trained in one mode, trained again in another.
     np.testing.assert_array_equal(getattr(again.fit(*data), verb)(data[0]), expected)
 
@@ -266,15 +323,16 @@ def torch_in_double():
 
 @pytest.mark.filterwarnings("ignore:.*held-out moments cannot tell")
 @pytest.mark.usefixtures("torch_in_double")
-@pytest.mark.parametrize("kind", MODELS)
+@every_kind
 def test_what_torch_takes_by_default_does_not_matter(kind, tmp_path):
-    model, (data, verb) = MODELS[kind], data_for(kind)
+    model, (data, verb) = fitted(kind), data_for(kind)
     model.save(tmp_path)
     expected = getattr(model, verb)(data[0])
     np.testing.assert_array_equal(getattr(load(tmp_path), verb)(data[0]), expected)
-    fitted = clone(model).fit(*data)
-    assert {tensor.dtype for tensor in fitted.network_.parameters()} == {torch.float32}
-    assert len(fitted.history_) == len(model.history_) == model.epochs + 1
-    answer = pd.DataFrame(getattr(fitted, verb)(data[0]))
-    assert answer.shape == np.shape(expected)
-    assert answer.notna().all(axis=None)
+    fresh = clone(model).fit(*data)
+    assert {tensor.dtype for tensor in weights_of(fresh).values()} <= {torch.float32}
+    assert fresh.history_.keys() == model.history_.keys()
+    assert all(len(one) == model.epochs + 1 for one in fresh.history_.values())
+    found = pd.DataFrame(getattr(fresh, verb)(data[0]))
+    assert found.shape == np.shape(expected)
+    assert found.notna().all(axis=None)

@@ -4,33 +4,44 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from orderless import Classifier, Detector, Forecaster
+import orderless
+from orderless import Forecaster
 from orderless.data.simulate import motions, plant
 from orderless.errors import NotFittedError, OrderlessError
-from orderless.estimators import base
+from orderless.models import run
 from orderless.training.loop import train
 
 VALUES, _ = plant(0, sensors=3, steps=120)
 OTHER = 50 + 9 * plant(1, sensors=2, steps=80)[0]
 CASES, LABELS, _ = motions(0, cases=9)
-COMMON = {"network": {"channels": 8, "states": 2}, "epochs": 0, "verbose": False}
+COMMON = {
+    "network": {"channels": 8, "states": 2, "branches": ["long"]},
+    "epochs": 1,
+    "training": {"steps_per_epoch": 2},
+    "verbose": False,
+}
+NETWORK = COMMON | {"members": ("naive", "network"), "epochs": 2}
 SERIES = ((VALUES,), (OTHER,))
 KINDS = {
-    "forecaster": (Forecaster(4, 12, **COMMON), "predict", *SERIES),
-    "classifier": (
-        Classifier(**COMMON),
+    "Forecaster": (
+        {"horizon": 4, "context": 12, "members": ("ridge", "network")},
+        "predict",
+        *SERIES,
+    ),
+    "Classifier": (
+        {},
         "predict_proba",
         (CASES, LABELS),
         ([9 * case[:2] for case in CASES[:4]], ["left", "right", "up", "down"]),
     ),
-    "detector": (Detector(12, **COMMON), "score", *SERIES),
+    "Detector": ({"context": 12}, "score", *SERIES),
 }
 
 
 @pytest.fixture(params=KINDS)
 def case(request):
-    model, verb, first, other = KINDS[request.param]
-    return clone(model), verb, first, other
+    settings, verb, first, other = KINDS[request.param]
+    return getattr(orderless, request.param)(**settings, **COMMON), verb, first, other
 
 
 def stop(*_, **__):
@@ -44,12 +55,13 @@ def test_a_first_fit_that_fails_leaves_nothing(case):
     with pytest.raises(OrderlessError):
         model.fit(*first)
     assert vars(model) == before
-    with pytest.raises(NotFittedError, match="not fitted yet"):
+    with pytest.raises(NotFittedError, match="fit"):
         getattr(model, verb)(first[0])
 
 
-@pytest.mark.parametrize("step", ["_build_network", "_train", "_write_report"])
+@pytest.mark.parametrize("step", ["_run", "_print_report"])
 def test_a_stopped_refit_leaves_the_earlier_fit(case, step, monkeypatch):
+    """Stopped before anything is trained, and after everything is."""
     model, verb, first, other = case
     expected = getattr(model.fit(*first), verb)(first[0])
     before = dict(vars(model))
@@ -76,11 +88,10 @@ def train_and_stop(*given, **more):
 
 
 def test_a_stopped_fit_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
-    settings = COMMON | {"epochs": 2, "network": COMMON["network"] | {"skip": False}}
-    straight = Forecaster(4, 12, **settings).fit(VALUES)
-    model = Forecaster(4, 12, **settings)
+    straight = Forecaster(4, 12, **NETWORK).fit(VALUES)
+    model = Forecaster(4, 12, **NETWORK)
     with monkeypatch.context() as patch:
-        patch.setattr(base, "train", train_and_stop)
+        patch.setattr(run, "train", train_and_stop)
         with pytest.raises(KeyboardInterrupt):
             model.fit(VALUES, checkpoint=tmp_path)
     assert any(tmp_path.iterdir())
@@ -95,8 +106,7 @@ SEEDLESS = (None, np.random.default_rng(0), np.random.RandomState(0))
 def test_a_stopped_fit_whose_seed_was_drawn_goes_on_with_that_seed(
     random_state, tmp_path, monkeypatch
 ):
-    settings = COMMON | {"epochs": 2, "network": COMMON["network"] | {"skip": False}}
-    model = Forecaster(4, 12, random_state=random_state, **settings)
+    model = Forecaster(4, 12, random_state=random_state, **NETWORK)
     drawn = []
 
     def remember_and_stop(task, config, **more):
@@ -104,12 +114,12 @@ def test_a_stopped_fit_whose_seed_was_drawn_goes_on_with_that_seed(
         train_and_stop(task, config, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(base, "train", remember_and_stop)
+        patch.setattr(run, "train", remember_and_stop)
         with pytest.raises(KeyboardInterrupt):
             model.fit(VALUES, checkpoint=tmp_path)
     model.fit(VALUES, checkpoint=tmp_path)
     assert [model.seed_] == drawn
-    straight = Forecaster(4, 12, random_state=model.seed_, **settings).fit(VALUES)
+    straight = Forecaster(4, 12, random_state=model.seed_, **NETWORK).fit(VALUES)
     np.testing.assert_array_equal(model.predict(VALUES), straight.predict(VALUES))
     # Elsewhere there is no run to go on with.
     assert model.fit(VALUES, checkpoint=tmp_path / "other").seed_ != straight.seed_

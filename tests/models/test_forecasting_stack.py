@@ -1,6 +1,5 @@
 """The stack ships the winner, by errors that no member was fitted on."""
 
-
 import numpy as np
 import pytest
 import torch

@@ -4,10 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from orderless.estimators.threads import ROWS_PER_THREAD, threads_for
+from forecasting_cases import BRIEF, SMALL
 
-from orderless import Detector, load
-from orderless.estimators.base import GENERATOR
+from orderless import Forecaster, load
+from orderless.models.run import GENERATOR
+from orderless.models.threads import ROWS_PER_THREAD, threads_for
+
+VALUES = np.random.default_rng(0).standard_normal((80, 3))
 
 
 @pytest.fixture
@@ -31,24 +34,21 @@ def test_the_number_comes_back_after_an_error(four_threads):
     assert torch.get_num_threads() == 4
 
 
-def test_fits_in_threads_are_those_of_their_seeds_and_leave_torchs_generator_alone(tmp_path):
-    values = np.random.default_rng(0).standard_normal((80, 3))
+def network(seed=0) -> Forecaster:
+    settings = {"network": SMALL | {"dropout": 0.3}, "training": BRIEF, "verbose": False}
+    return Forecaster(4, 8, members="network", epochs=1, random_state=seed, **settings)
 
+
+def test_fits_in_threads_are_those_of_their_seeds_and_leave_torchs_generator_alone(tmp_path):
     def fit(seed):
-        model = Detector(
-            8,
-            epochs=1,
-            random_state=seed,
-            network={"channels": 4, "states": 2, "dropout": 0.3},
-            training={"steps_per_epoch": 8},
-            verbose=False,
-        ).fit(values)
+        model = network(seed).fit(VALUES)
         model.save(tmp_path / str(seed))
         load(tmp_path / str(seed))
-        return model.score(values)
+        return model.predict(VALUES)
 
     before = torch.get_rng_state()
     alone = [fit(seed) for seed in range(4)]
+    assert not np.array_equal(alone[0], alone[1])
     assert torch.equal(before, torch.get_rng_state())
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(fit, range(4)))
@@ -61,7 +61,7 @@ def test_load_does_not_wait_for_a_fit_and_a_child_process_not_for_its_parent(tmp
     Detector(8, members="ridge", verbose=False).fit(values).save(tmp_path)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(GENERATOR.acquire).result()
-        assert load(tmp_path).score(values).shape == (80,)
+        assert load(tmp_path).predict(VALUES).shape == (4, 3)
         assert not GENERATOR.acquire(blocking=False)
         child = os.fork()
         if child == 0:

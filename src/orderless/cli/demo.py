@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from orderless.estimators import Forecaster
 
 EXAMPLES = """\
@@ -20,7 +22,6 @@ YOUNG = 36
 """Hours of history of the turbine that is new at the end."""
 ORIGINS, STRIDE = 96, 6
 TRAINING = {"batch_size": 24, "steps_per_epoch": 80, "learning_rate": 3e-3}
-Columns = "dict[str, np.ndarray]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> None:
     print(f"\nPicture: {arguments.picture}")
 
 
-def _simulate(seed: int) -> tuple[Columns, Columns]:
+def _simulate(seed: int) -> "tuple[dict[str, np.ndarray], dict[str, np.ndarray]]":
     """Turbines to fit on; and others, shuffled, later, of which one is dead."""
     import numpy as np
 
@@ -82,7 +83,9 @@ def _simulate(seed: int) -> tuple[Columns, Columns]:
     return train, later
 
 
-def _fit(train: Columns, arguments: argparse.Namespace, **settings: Any) -> "Forecaster":
+def _fit(
+    train: "dict[str, np.ndarray]", arguments: argparse.Namespace, **settings: Any
+) -> "Forecaster":
     from orderless import Forecaster
 
     model = Forecaster(
@@ -97,7 +100,9 @@ def _fit(train: Columns, arguments: argparse.Namespace, **settings: Any) -> "For
     return model.fit(train)
 
 
-def _compare(model: "Forecaster", alone: "Forecaster", later: Columns) -> dict[str, float]:
+def _compare(
+    model: "Forecaster", alone: "Forecaster", later: "dict[str, np.ndarray]"
+) -> dict[str, float]:
     """Errors on the turbines that training never saw, in the weeks that it never saw."""
     ours = model.backtest(later, ORIGINS, stride=STRIDE, level=80).scores
     ridge = alone.backtest(later, ORIGINS, stride=STRIDE).scores
@@ -114,7 +119,7 @@ def _compare(model: "Forecaster", alone: "Forecaster", later: Columns) -> dict[s
     return errors
 
 
-def _print_promises(model: "Forecaster", later: Columns, seed: int) -> None:
+def _print_promises(model: "Forecaster", later: "dict[str, np.ndarray]", seed: int) -> None:
     """What reordering and a dead sensor change, and what is certain about stability."""
     import numpy as np
 
@@ -137,7 +142,9 @@ def _shown(change: float) -> str:
     return f"{change:.0e} (rounding)" if change else "0 (to the bit)"
 
 
-def _draw(model: "Forecaster", later: Columns, errors: dict[str, float], path: Path) -> None:
+def _draw(
+    model: "Forecaster", later: "dict[str, np.ndarray]", errors: dict[str, float], path: Path
+) -> None:
     """The last day of two turbines, of one that is new and of the dead one; errors as bars."""
     import numpy as np
 

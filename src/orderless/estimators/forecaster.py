@@ -355,7 +355,7 @@ class Forecaster(Estimator):
                 "No variable moves in the held-out windows, at the end of the data, so they show "
                 "neither which forecast is good nor how wide an interval must be. Fit on data that "
                 "moves to its end, or with a larger `validation_share`.",
-                stacklevel=4,
+                stacklevel=5,
             )
         return table if moved else replace(table, count=0)
 
