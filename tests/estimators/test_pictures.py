@@ -143,7 +143,7 @@ def _draw_anomalies(detector, data, path):
 def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     odd = data.copy()
     odd[50:53, 2] += 30.0
     _draw_anomalies(detector, [data, odd], tmp_path / "d.png")
@@ -157,7 +157,7 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
 def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     odd = data[:, :2].copy()
     odd[50:53, 1] += 30.0
     panel = read_panel([data, odd])
@@ -183,12 +183,12 @@ def test_names_are_drawn_as_they_are(data, tmp_path):
     odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
     model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
     draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
-    detector = Detector(12, members="ridge", verbose=False).fit(odd)
+    detector = orderless.Detector(12, members="ridge", verbose=False).fit(odd)
     _draw_anomalies(detector, odd, tmp_path / "blame.png")
 
 
 def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     gaps = data.copy()
     gaps[10:20] = np.nan
     gaps[:, 1] = np.nan

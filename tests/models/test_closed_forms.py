@@ -78,7 +78,7 @@ def test_the_ridge_of_a_fold_is_one_fitted_from_scratch_on_the_windows_that_are_
     evaluator, _, folds, fitted = ridges_of(x / x.std(), 16, 4, pooled=pooled)
     whole = fitted[-1]
     assert isinstance(whole.member, Ridge)
-    kept = [folds.final, *(~folds.excluded(fold) for fold in range(folds.count))]
+    kept = [folds.training, *(~folds.excluded(fold) for fold in range(folds.count))]
     found = [whole.member.linear, *(one.linear for one in whole.of_fold)]
 
     @torch.no_grad()

@@ -190,11 +190,11 @@ def test_quantiles_around_closed_forms_lie_in_widths_off_the_point():
     evaluator, windows = evaluator_of(SEASON, 24, 6)
     (batch, *_) = evaluator.batches(windows.calibration)
     table = torch.tensor([[-1.0, 0.0, 2.0]]).expand(6, 3)
-    point = torch.zeros_like(batch.targets)
-    found = with_quantiles(point, batch, table)
-    width = point_and_width(stack_of(SEASON, ("naive",)).stack, None, batch)[1]
-    torch.testing.assert_close(found[..., 2], 2 * width.expand_as(point))
-    torch.testing.assert_close(found[..., 0], -width.expand_as(point))
+    stack = stack_of(SEASON, ("naive",)).stack
+    found = with_quantiles(stack, table, batch)
+    point, width = point_and_width(stack, None, batch)
+    torch.testing.assert_close(found[..., 2], point + 2 * width)
+    torch.testing.assert_close(found[..., 0], point - width)
 
 
 def test_members_are_named():

@@ -17,11 +17,11 @@ EXAMPLES = """\
   orderless demo --seed 1 --picture farm.png --model model/"""
 
 FITTED, OTHERS = 12, 12
-TRAINED, STEPS, CONTEXT, HORIZON = 3000, 3600, 96, 24
+TRAINED, STEPS, CONTEXT, HORIZON = 6000, 7200, 48, 12
 YOUNG = 36
 """Hours of history of the turbine that is new at the end."""
-ORIGINS, STRIDE = 96, 6
-TRAINING = {"batch_size": 24, "steps_per_epoch": 80, "learning_rate": 3e-3}
+ORIGINS, STRIDE = 150, 7
+TRAINING = {"batch_size": 32, "steps_per_epoch": 100, "learning_rate": 3e-3}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,13 +145,13 @@ def _shown(change: float) -> str:
 def _draw(
     model: "Forecaster", later: "dict[str, np.ndarray]", errors: dict[str, float], path: Path
 ) -> None:
-    """The last day of two turbines, of one that is new and of the dead one; errors as bars."""
+    """The last hours of two turbines and of one that is new; errors as bars."""
     import numpy as np
 
     from orderless.estimators.pictures import Ahead, Outlook, draw_outlooks
 
     past = {name: values[:-HORIZON].copy() for name, values in later.items()}
-    one, two, new, *_, dead = past
+    one, two, new, *_ = past
     past[new][:-YOUNG] = np.nan
     forecast = model.predict(past, level=[80])
     times = np.arange(TRAINED - CONTEXT, STEPS)
@@ -159,7 +159,6 @@ def _draw(
         one: f"{one}: never seen in training",
         two: f"{two}: never seen in training",
         new: f"{new}: new, {YOUNG} hours of history",
-        dead: f"{dead}: dead",
     }
     outlooks = [
         Outlook(

@@ -11,7 +11,7 @@ from orderless.data.transform import Scaled
 
 RANGES = 5.0
 """Beyond so many ranges of the middle four fifths a reading teaches and selects no more than at
-that limit: 14 standard deviations of a normal variable."""
+that limit: 18 standard deviations of a normal variable."""
 ERRATIC_CHANGE = 3.0
 """Standard deviations that an erratic variable changes by in a time step, in the mean."""
 ERRATIC_RATIO = 5.0

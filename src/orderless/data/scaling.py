@@ -77,10 +77,9 @@ def plausible_limits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Between which readings of a variable [variable, time] count as they are, [variable, 1] each.
 
-    They lie so many times the range of the middle four fifths beyond it; 2 of them are 6 standard
-    deviations of a normal variable. Where more than four fifths are one value, the others are rare
-    events, which are all that such a variable says: then the limits lie 5 times as many times the
-    median deviation of these from that value.
+    They lie so many times the range of the middle four fifths beyond it, and at least 5 times as
+    many times the median deviation of what is not the median itself: of rare events, which are all
+    that some variables say. With 2 ranges they are 8 standard deviations of a normal variable.
     """
     limits = np.tile([-np.inf, np.inf], (len(values), 1))
     for row, seen in enumerate(observed):
@@ -88,11 +87,10 @@ def plausible_limits(
         if len(readings) < 2:
             continue
         low, middle, high = np.quantile(readings, (0.1, 0.5, 0.9), method="nearest")
-        margin = ranges * (high - low)
-        if margin == 0:
-            events = np.abs(readings - middle)
-            low = high = middle
-            margin = 5 * ranges * np.median(events[events > 0]) if events.any() else 0.0
+        deviations = np.abs(readings - middle)
+        moved = deviations[deviations > 0]
+        typical = np.median(moved) if len(moved) else 0.0
+        margin = ranges * max(high - low, 5 * typical)
         limits[row] = low - margin, high + margin
     return limits[:, :1], limits[:, 1:]
 

@@ -47,24 +47,22 @@ def wind_farm(
 ) -> tuple[np.ndarray, list[str]]:
     """Hourly power of the turbines of one farm, in percent of what each is rated at.
 
-    All turbines feel one wind, seen by none of them without its own turbulence: a weather of some
-    days, with a daily breeze on top,
+    All turbines feel one wind, a weather of some days with a daily breeze on top, and each sees it
+    through its own turbulence:
 
-        wind_c[t] = 9 + 3.2 weather[t] + 1.5 breeze[t] + site_c + 1.2 turbulence_c[t]    (m/s)
+        wind_c[t] = 9 + 3 weather[t] + 2 breeze[t] + site_c + 2.5 turbulence_c[t]    (m/s)
 
-    The power grows with the cube of the wind from 3 m/s on, stays at 100 from 12 m/s on, and falls
-    to 0 beyond 22 m/s, where turbines are switched off. No linear forecast knows these limits.
+    The power grows with the cube of the wind from 3 m/s on, stays at 100 from 12 m/s on, and is 0
+    beyond 22 m/s, where turbines are switched off. No linear forecast knows these limits.
     """
     random = np.random.default_rng(seed)
     weather = _autoregression(random, 0.985, 1, (steps, 1))
-    weather = np.convolve(weather[:, 0], np.ones(6) / 6, mode="same")[:, None]
     breeze = np.sin(2 * np.pi * np.arange(steps) / 24)[:, None]
     site = random.normal(0.0, 0.7, turbines)
-    turbulence = _autoregression(random, 0.6, 1, (steps, turbines))
-    wind = np.maximum(9 + 3.2 * weather + 1.5 * breeze + site + 1.2 * turbulence, 0.0)
+    turbulence = _autoregression(random, 0.5, 1, (steps, turbines))
+    wind = np.maximum(9 + 3 * weather + 2 * breeze + site + 2.5 * turbulence, 0.0)
     power = 100 * np.clip((wind**3 - 3**3) / (12**3 - 3**3), 0.0, 1.0)
-    power = np.where(wind > 22, 0.0, power)
-    return power, _names("turbine", turbines)
+    return np.where(wind > 22, 0.0, power), _names("turbine", turbines)
 
 
 def small_world_var(

@@ -188,7 +188,7 @@ class Forecaster(Estimator):
         teaching = draw_in(systems, windows.ends, stacklevel=4)
         reporter, evaluator = self._evaluator(systems), self._evaluator(teaching)
         fitted = fit_stack(
-            evaluator, reporter, windows, self.season_, self._choices(), self._run(checkpoint)
+            evaluator, windows, self.season_, self._choices(), self._run(checkpoint), reporter
         )
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         self.quantile_table_ = fitted.table

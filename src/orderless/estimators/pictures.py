@@ -165,7 +165,7 @@ def draw_outlooks(
     from matplotlib.figure import Figure
 
     count = len(outlooks) + (errors is not None)
-    columns = min(3, count)
+    columns = 2 if count == 4 else min(3, count)
     rows = -(-count // columns)
     figure = Figure(figsize=(4.2 * columns + 0.4, 2.5 * rows + 0.7), layout="constrained")
     grid = list(figure.subplots(rows, columns, squeeze=False).ravel())

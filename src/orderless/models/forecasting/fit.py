@@ -111,13 +111,17 @@ def check_members(names: Any) -> tuple[str, ...]:
 
 def fit_stack(
     evaluator: WindowEvaluator,
-    reporter: WindowEvaluator,
     windows: ForecastingWindows,
     season: int,
     choices: Choices,
     run: Run,
+    reporter: WindowEvaluator | None = None,
 ) -> FittedStack:
-    """Fit every member, and weigh them; the reporter sees all readings as they are."""
+    """Fit every member, and weigh them.
+
+    reporter: finds the errors that are reported, if others than the evaluator; it sees readings as
+    they are, and not as they may teach.
+    """
     losses = _losses_of(choices.loss)
     folds = cut_folds(windows.train, windows.selection, windows.horizon, held_out=windows.held_out)
     # Otherwise nothing would be left that has not seen the selection windows.
@@ -155,6 +159,7 @@ def fit_stack(
     tried += idle
     known = {one.name: 0.0 for one in tried}
     known |= {one.name: w for one, w in zip(stack.members, stack.weights, strict=True)}
+    reporter = reporter or evaluator
     errors = {one.name: reporter.errors(windows.calibration, one) for one in tried}
     return FittedStack(stack, table, errors, known, outcomes)
 
@@ -269,7 +274,7 @@ def _weigh_networks(
 def _quantile_table(
     evaluator: WindowEvaluator,
     folds: Folds,
-    base: Callable[[int], Stack] | None,
+    base: Callable[[int], Stack],
     levels: Sequence[float],
 ) -> Tensor | None:
     """Quantiles of the held-out errors of the closed forms; None where no quantiles are trained."""
