@@ -243,8 +243,9 @@ def test_what_changed_late_in_the_data_of_fit_may_change_again():
 def test_groups_on_different_levels_are_forecast_like_one():
     alone = quick().fit(WAVES).predict(WAVES)
     levels = quick().fit([WAVES, WAVES + 1e9, WAVES - 1e5])
-    for forecast, level in zip(levels.predict([WAVES, WAVES + 1e9]), (0.0, 1e9), strict=True):
-        np.testing.assert_allclose(forecast - level, alone, atol=1e-6)  # of 1e9, 1e-7 is left
+    one, other = levels.predict([WAVES, WAVES + 1e9])
+    np.testing.assert_allclose(other - 1e9, one, atol=1e-6)  # of 1e9, 1e-7 is left
+    np.testing.assert_allclose(one, alone, atol=0.02)  # weighed on other windows
 
 
 def width_of_80(forecast, name):

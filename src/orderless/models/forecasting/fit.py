@@ -269,7 +269,7 @@ def _weigh_networks(
 def _quantile_table(
     evaluator: WindowEvaluator,
     folds: Folds,
-    base: Callable[[int], Stack] | None,
+    base: Callable[[int], Stack],
     levels: Sequence[float],
 ) -> Tensor | None:
     """Quantiles of the held-out errors of the closed forms; None where no quantiles are trained."""
