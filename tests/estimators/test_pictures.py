@@ -4,8 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import orderless
-from orderless import Forecaster
+from orderless import Detector, Forecaster
 from orderless.data import read_panel
 from orderless.data.simulate import plant
 from orderless.errors import DataError
@@ -19,12 +18,6 @@ from orderless.estimators.pictures import (
     draw_forecast,
     draw_outlooks,
 )
-
-TINY = {"channels": 8, "states": 2, "branches": ["long"]}
-
-
-def fit_detector(data, context=24):
-    return orderless.Detector(context, network=TINY, epochs=1, verbose=False).fit(data)
 
 
 @pytest.fixture(scope="module")
@@ -181,8 +174,8 @@ def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path
 
 def test_names_are_drawn_as_they_are(data, tmp_path):
     odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
-    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
-    draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
+    model = Forecaster(6, 24, members="naive", verbose=False).fit(odd)
+    _draw_forecast(model, odd, tmp_path / "forecast.png")
     detector = Detector(12, members="ridge", verbose=False).fit(odd)
     _draw_anomalies(detector, odd, tmp_path / "blame.png")
 
