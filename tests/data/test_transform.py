@@ -172,7 +172,7 @@ def test_departures_of_constants_are_watched_where_asked():
 
 def test_a_variable_without_a_name_is_one_like_others():
     transform = Transform({"": (0.0, 5.0)})
-    one = transform.apply(read_panel({"": VALUES[:, 0], "b": VALUES[:, 2]}).systems[0])
+    one = transform.apply(replace(system(VALUES[:, ::2], "ab"), variables=("", "b")))
     np.testing.assert_allclose(one.scale[:, 0], [5.0, VALUES[:, 2].std()])
 
 

@@ -4,8 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import orderless
-from orderless import Forecaster
+from orderless import Detector, Forecaster
 from orderless.data import read_panel
 from orderless.data.simulate import plant
 from orderless.errors import DataError
@@ -19,12 +18,6 @@ from orderless.estimators.pictures import (
     draw_forecast,
     draw_outlooks,
 )
-
-TINY = {"channels": 8, "states": 2, "branches": ["long"]}
-
-
-def fit_detector(data, context=24):
-    return orderless.Detector(context, network=TINY, epochs=1, verbose=False).fit(data)
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +136,7 @@ def _draw_anomalies(detector, data, path):
 def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
+    detector = Detector(24, members="ridge", verbose=False).fit(data)
     odd = data.copy()
     odd[50:53, 2] += 30.0
     _draw_anomalies(detector, [data, odd], tmp_path / "d.png")
@@ -157,7 +150,7 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
 def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
+    detector = Detector(24, members="ridge", verbose=False).fit(data)
     odd = data[:, :2].copy()
     odd[50:53, 1] += 30.0
     panel = read_panel([data, odd])
@@ -181,14 +174,14 @@ def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path
 
 def test_names_are_drawn_as_they_are(data, tmp_path):
     odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
-    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
-    draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
-    detector = orderless.Detector(12, members="ridge", verbose=False).fit(odd)
+    model = Forecaster(6, 24, members="naive", verbose=False).fit(odd)
+    _draw_forecast(model, odd, tmp_path / "forecast.png")
+    detector = Detector(12, members="ridge", verbose=False).fit(odd)
     _draw_anomalies(detector, odd, tmp_path / "blame.png")
 
 
 def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
-    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
+    detector = Detector(24, members="ridge", verbose=False).fit(data)
     gaps = data.copy()
     gaps[10:20] = np.nan
     gaps[:, 1] = np.nan

@@ -1,5 +1,7 @@
 """A fit that fails or is stopped leaves the estimator as it was."""
 
+import signal
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -80,6 +82,34 @@ def test_a_refit_that_finishes_is_the_same_as_a_fresh_fit(case):
     again = model.fit(*first).fit(*other)
     assert again is model
     np.testing.assert_array_equal(getattr(again, verb)(other[0]), getattr(fresh, verb)(other[0]))
+
+
+def test_ctrl_c_in_a_training_leaves_a_model_that_can_be_used(case, monkeypatch):
+    """What was asked for comes at once: no further network is trained."""
+    model, verb, first, _ = case
+    if isinstance(model, Forecaster):
+        model.set_params(members=("naive", "ridge", "network on ridge", "network"))
+    trainings = []
+
+    def press(task, *given, **more):
+        loss = task.loss
+
+        def pressed(*of_step):
+            task.loss = loss
+            signal.raise_signal(signal.SIGINT)
+            return loss(*of_step)
+
+        task.loss = pressed
+        trainings.append(train(task, *given, **more))
+        return trainings[-1]
+
+    monkeypatch.setattr(run, "train", press)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*first)
+    (outcome,) = trainings
+    assert outcome.interrupted
+    assert np.isfinite(getattr(model, verb)(first[0])).all()
+    assert list(model.history_.values()) == [outcome.history]
 
 
 def train_and_stop(*given, **more):

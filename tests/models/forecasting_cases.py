@@ -45,6 +45,7 @@ def stack_of(
     season: int = 1,
     loss: str = "l1",
     quantiles: tuple[float, ...] = (),
+    refit: bool = True,
     network: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
 ) -> FittedStack:
@@ -58,6 +59,7 @@ def stack_of(
         center=changes.get("center"),
         loss=loss,
         quantiles=quantiles,
+        refit=refit,
     )
     run = Run(seed=0, epochs=1, device="cpu", training=BRIEF | dict(training or {}))
-    return fit_stack(evaluator, windows, season, choices, run)
+    return fit_stack(evaluator, evaluator, windows, season, choices, run)

@@ -5,7 +5,7 @@ from forecasting_cases import evaluator_of
 
 from orderless.data import Series, window_starts
 from orderless.data.simulate import plant
-from orderless.models.folds import Folds, cut_folds
+from orderless.models.folds import cut_folds, one_fold
 from orderless.models.forecasting import Naive, Ridge
 from orderless.models.forecasting.naive import naive, seasonal_naive
 from orderless.models.forecasting.ridge import fit_ridges
@@ -71,14 +71,15 @@ def test_the_coupled_ridge_is_left_out_where_company_adds_nothing():
     assert [one.member.name for one in fitted] == ["ridge 12"]
 
 
-@pytest.mark.parametrize("pooled", [False, True])
-def test_the_ridge_of_a_fold_is_one_fitted_from_scratch_on_the_windows_that_are_kept(pooled):
+@pytest.mark.parametrize(("pooled", "refit"), [(False, False), (True, False), (True, True)])
+def test_the_ridge_of_a_fold_is_one_fitted_from_scratch_on_the_windows_that_are_kept(pooled, refit):
     """All folds, and the whole, with one and the same penalty of the list."""
     x = plant(0, sensors=6, steps=500)[0]
-    evaluator, _, folds, fitted = ridges_of(x / x.std(), 16, 4, pooled=pooled)
+    evaluator, _, folds, fitted = ridges_of(x / x.std(), 16, 4, pooled=pooled, refit=refit)
     whole = fitted[-1]
     assert isinstance(whole.member, Ridge)
-    kept = [folds.training, *(~folds.excluded(fold) for fold in range(folds.count))]
+    final = torch.ones_like(folds.training) if refit else folds.training
+    kept = [final, *(~folds.excluded(fold) for fold in range(folds.count))]
     found = [whole.member.linear, *(one.linear for one in whole.of_fold)]
 
     @torch.no_grad()
@@ -118,9 +119,7 @@ def test_ridge_of_very_many_variables_learns_from_as_many_times_as_that_of_fewer
     x = drive + random.normal(size=(20_000, 300))
     train = window_starts([300], 16, 1, targets=[(0, 200)])
     test = window_starts([300], 16, 1, targets=[(200, 300)])
-    final = torch.arange(len(train) + len(test)) < len(train)
-    nothing = torch.full((len(final),), -1)
-    folds = Folds(torch.cat((train, test)), (~final).long() - 1, nothing, nothing, final, 1)
+    folds = one_fold(train, test)
 
     def evaluator(values):
         series = Series.from_arrays([values], [np.ones(values.shape, bool)])

@@ -142,8 +142,7 @@ class Classifier(Estimator):
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self._write_report(panel, target, views, fitted)
-        self._print_report()
-        return self
+        return self._finish(fitted.outcomes.values())
 
     def predict_proba(self, X: Any, **columns: Hashable) -> np.ndarray:
         """The probability of each class, [case, class], in the order of `classes_`."""

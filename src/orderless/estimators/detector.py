@@ -163,7 +163,7 @@ class Detector(Estimator):
         outcomes = self._fit_members(systems, windows, checkpoint)
         self._calibrate(systems, [begin for begin, _ in windows.held_out])
         self._write_report(panel, windows, outcomes)
-        return self
+        return self._finish(outcomes.values())
 
     def score(
         self, data: Any, y: Any = None, *, per_variable: bool = False, **columns: Hashable
@@ -410,7 +410,6 @@ class Detector(Estimator):
                 {name: (error,) for name, error in self.errors_.items()}, self.weights_, ("MSE",)
             ),
         ]
-        self._print_report()
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()

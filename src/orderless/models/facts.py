@@ -35,6 +35,6 @@ def rebuild(build: Callable[[], Network], tensors: Mapping[str, Tensor], layers:
     if layers > len(tensors):
         raise ModelFileError(f"{layers} layers do not have {len(tensors)} tensors.")
     with torch.device("meta"):
-        module = build()
+        module = build().float()  # whatever torch's default is
     assign(module, tensors, "weight ")
     return module.eval().requires_grad_(False)

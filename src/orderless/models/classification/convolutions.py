@@ -165,7 +165,7 @@ class Bank(nn.Module):
     @torch.no_grad()
     def draw(self, random: torch.Generator) -> None:
         """Kernels that add up to zero, and the channels that each of them sees."""
-        competing = torch.randn(self.competing.shape, generator=random)
+        competing = torch.randn(self.competing.shape, generator=random, dtype=torch.float32)
         competing -= competing.mean(-1, keepdim=True)
         self.competing.copy_(competing / competing.abs().sum(-1, keepdim=True))
         kernels = _fixed_kernels()
@@ -185,6 +185,8 @@ class Bank(nn.Module):
         """Quantiles of the outputs; a kernel is scaled so that a threshold is one unit wide."""
         outputs = self._convolve(channels, valid, self.mix_held, self.held.unsqueeze(1))
         each = outputs.transpose(0, 1)[:, valid]
+        if not each.shape[1]:
+            return  # changes of cases of one time step
         each = each[:, :: max(1, each.shape[1] // 2**14)]
         width = (SOFTNESS * each.std(1, correction=0)).clamp(min=1e-6)
         levels = torch.tensor(LEVELS, dtype=each.dtype, device=each.device)
@@ -289,7 +291,13 @@ def _mix(channels: int, count: int, random: torch.Generator) -> Tensor:
     """A few channels added up with random signs, [count, channel]: mostly one, at most nine."""
     mix = torch.zeros(count, channels)
     for row in mix:
-        some = int(2 ** (torch.rand((), generator=random) * log2(min(channels, MOST_MIXED) + 1)))
+        some = int(
+            2
+            ** (
+                torch.rand((), generator=random, dtype=torch.float32)
+                * log2(min(channels, MOST_MIXED) + 1)
+            )
+        )
         chosen = torch.randperm(channels, generator=random)[:some]
         row[chosen] = (2.0 * torch.randint(0, 2, (some,), generator=random) - 1.0) / some**0.5
     return mix

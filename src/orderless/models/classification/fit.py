@@ -171,7 +171,8 @@ def _cross_fit_networks(
     """
     fold = target.folds(NETWORKS, run.seed)
     count = int(fold.max()) + 1
-    held_out = torch.zeros(len(cases), target.classes, device=target.codes.device)
+    size = (len(cases), target.classes)
+    held_out = torch.zeros(size, dtype=torch.float32, device=target.codes.device)
     networks: list[ClassificationNetwork] = []
     for number in range(count):
         train = (fold != number).nonzero().squeeze(1)
@@ -183,6 +184,9 @@ def _cross_fit_networks(
         networks.append(module)
         with torch.inference_mode():
             held_out[validation] = answer(NetworkClassifier(module), cases, validation)
+        if outcomes[name].interrupted:
+            seen = (fold <= number).nonzero().squeeze(1)
+            return CrossFitted(NetworkClassifier(*networks), held_out), seen
         if number == 0 and beside and count > 1:
             answers = torch.stack([*(one.held_out for one in beside), held_out], -1)[validation]
             here = Target(target.codes[validation], target.classes)

@@ -167,5 +167,5 @@ def _sharpen(scores: Tensor, codes: Tensor) -> tuple[float, float]:
 
 
 def frozen(*shape: int) -> nn.Parameter:
-    """A parameter that no optimiser changes."""
-    return nn.Parameter(torch.zeros(shape), requires_grad=False)
+    """A parameter that no optimiser changes, in float32 whatever torch's default is."""
+    return nn.Parameter(torch.zeros(shape, dtype=torch.float32), requires_grad=False)

@@ -158,7 +158,7 @@ def _moments(batches: Sequence[Batch], window: int, count: int) -> Tensor:
             rows = (batch.members[place] & (numbers < count)).nonzero()[:, 0]
             seen = torch.zeros(batch.values.shape[-1], count, dtype=torch.bool)
             seen[:, numbers[rows]] = batch.observed[place, rows].T
-            values = torch.zeros(seen.shape)
+            values = batch.values.new_zeros(seen.shape)
             values[:, numbers[rows]] = batch.values[place, rows].T.clamp(-WITHIN, WITHIN)
             whole = bool(seen.all())
             for windows, known in _windows(torch.where(seen, values, 0.0), seen, window):

@@ -41,7 +41,7 @@ class Reconstruction:
         length, context = batch.values.shape[-1], self.context
         assert batch.static is not None
         starts = covering_starts([length], context, stride=max(1, context // 2))[:, 1].tolist()
-        total, count = torch.zeros_like(batch.values), torch.zeros(length)
+        total, count = torch.zeros_like(batch.values), batch.values.new_zeros(length)
         for place, numbers in enumerate(batch.static):
             values, observed = (
                 torch.stack([_span(one[place], start, context) for start in starts])
