@@ -1,4 +1,5 @@
 import contextlib
+import os
 import subprocess
 import sys
 from decimal import Decimal
@@ -142,6 +143,33 @@ for ask in (
 def test_arrays_need_no_frame_library_and_frames_ask_for_it_in_words(tmp_path):
     arguments = [sys.executable, "-c", WITHOUT, str(tmp_path / "a.csv")]
     subprocess.run(arguments, check=True)
+
+
+FORKED = """
+import os, sys
+import numpy as np
+from orderless.data import read_panel
+from orderless.errors import DataError
+frame = {"time": ["2026-01-01", "2026-01-02"], "x": [1.0, 2.0]}
+if sys.argv[1] == "used":
+    read_panel(frame)
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+read_panel(np.ones(9))
+try:
+    read_panel(frame)
+except DataError as error:
+    assert "spawn" in str(error) and sys.argv[1] == "used"
+else:
+    assert sys.argv[1] == "fresh"
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.parametrize("parent", ["used", "fresh"])
+def test_a_forked_child_reads_frames_or_says_why_not(parent):
+    subprocess.run([sys.executable, "-c", FORKED, parent], check=True, timeout=60)
 
 
 def test_no_frame_library_is_imported_before_a_frame_comes():

@@ -3,7 +3,6 @@
 import importlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
@@ -11,28 +10,10 @@ import numpy as np
 import polars as pl
 
 from orderless.data.containers import to_array
-from orderless.data.panel import Form, TimeForm
+from orderless.data.panel import Form
 from orderless.data.timestamps import write_text
+from orderless.data.writing import Names, Stamps
 from orderless.errors import DataError
-
-
-@dataclass(frozen=True)
-class Names:
-    """A column of names, `names[codes]`, of the type that the input's column had."""
-
-    label: Any
-    names: list[Any]
-    codes: np.ndarray
-    dtype: Any = None
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """A column of time stamps in nanoseconds, or of numbers that count time."""
-
-    label: Any
-    times: np.ndarray
-    form: TimeForm
 
 
 def build_frame(

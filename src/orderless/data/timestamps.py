@@ -234,7 +234,7 @@ def write_numbers(times: np.ndarray, form: TimeForm) -> np.ndarray:
             f"The time stamp {texts[0]} cannot be written as a date in one number, which the "
             f"column {form.name!r} holds. Convert the column to time stamps."
         )
-    return numbers.to_numpy()
+    return numbers.cast(pl.Float64 if form.floats else pl.Int64).to_numpy()
 
 
 def round_as_written(times: np.ndarray, form: TimeForm) -> np.ndarray:
