@@ -435,27 +435,6 @@ def test_an_error_in_a_group_says_which():
         read_panel(frame, group="plant")
 
 
-@settings(max_examples=40)
-@given(shape=st.tuples(st.integers(1, 6), st.integers(1, 4)), seed=st.integers(0, 99))
-def test_arrays_lists_and_tensors_say_the_same(shape, seed):
-    array = np.random.default_rng(seed).normal(size=shape)
-    array[np.random.default_rng(seed + 1).random(shape) < 0.2] = np.nan
-    forms = [
-        array,
-        array.tolist(),
-        [array],
-        array[None],
-        torch.tensor(array),
-        [torch.tensor(array)],
-    ]
-    for form in forms:
-        (system,) = read_panel(form).systems
-        assert np.array_equal(system.values, array.T, equal_nan=True)
-        assert np.array_equal(system.observed, ~np.isnan(array.T))
-    (masked,) = read_panel(np.ma.masked_invalid(array)).systems
-    assert np.array_equal(masked.values, array.T, equal_nan=True)
-
-
 def test_one_dimension_is_one_variable():
     panel = read_panel([1, 2, 3])
     assert panel.systems[0].values.tolist() == [[1, 2, 3]]

@@ -296,24 +296,15 @@ def _from_arrow(label: Hashable, column: Any, dtype: Any) -> Column:
 def _from_pandas(label: Hashable, column: Any) -> Column:
     """A column from a series of pandas."""
     dtype = column.dtype
-    if hasattr(dtype, "categories"):
-        # Categories that are no text are ids or what else their values are.
-        gaps = dtype.categories.dtype.kind in "biu" and column.isna().any()
-        plain = column.astype("float64" if gaps else dtype.categories.dtype)
-        found = _from_pandas(label, plain)
-        kept = found.form.dtype if found.text is None else dtype
-        return replace(found, form=replace(found.form, dtype=kept))
     if getattr(dtype, "tz", None) is not None:
         moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return _time(label, moments, dtype.unit, dtype, name_of_zone(dtype.tz))
     if isinstance(dtype, np.dtype):
         return _from_array(label, column.to_numpy(), dtype)
-    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
+    if hasattr(dtype, "pyarrow_dtype"):
         chunks = [column.array.__arrow_array__()]
         return _from_arrow(label, importlib.import_module("pyarrow").chunked_array(chunks), dtype)
-    if dtype.kind in "biuf":
-        gaps = {"dtype": np.float64, "na_value": np.nan} if column.isna().any() else {}
-        return _from_array(label, column.to_numpy(**gaps), dtype)
+    # Text, nullable numbers, categories of anything.
     return _from_objects(label, column.to_numpy(object).tolist(), dtype)
 
 
