@@ -170,11 +170,18 @@ def _check_labels(labels: list[Hashable]) -> None:
                 f"The frame has several levels of column names, such as {label!r}. Join them to "
                 "one name each."
             )
+        if not _is_text(str(label)):
+            raise DataError(f"The column name {label!r} is no text that can be written. Rename it.")
     name, count = Counter(map(str, labels)).most_common(1)[0] if labels else ("", 0)
     if count > 1:
         raise DataError(
             f"Two columns are called {name!r}. Variables are told apart by name: rename one."
         )
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be encoded, which half of a pair of surrogates cannot."""
+    return name == name.encode("utf-8", "ignore").decode()
 
 
 def _from_mapping(data: Mapping[Hashable, Any]) -> Table:
@@ -198,7 +205,8 @@ def _from_array(label: Hashable, array: np.ndarray, dtype: Any = None) -> Column
     if kind in "biuf":
         if array.dtype.itemsize > 8:
             array = to_numbers(array, f"column {label!r}")
-        return _from_polars(label, pl.Series(array), dtype)
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return _from_polars(label, pl.Series(native), dtype if dtype is None else native.dtype)
     if kind in "mM":
         unit = np.datetime_data(array.dtype)[0]
         # A dict of arrays can hold any unit, pandas one only.

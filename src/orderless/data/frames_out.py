@@ -113,8 +113,9 @@ def _to_polars(column: Names | Stamps) -> pl.Series:
 
 def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
     if isinstance(column, Names):
-        plain = not arrow.types.is_dictionary(column.dtype)
-        names = arrow.array(column.names, None if plain else column.dtype)
+        # Decimals were read as floating-point numbers.
+        plain = not arrow.types.is_decimal(column.dtype)
+        names = arrow.array(column.names, column.dtype if plain else None)
         return names.cast(column.dtype, safe=False).take(arrow.array(column.codes))
     form, dtype = column.form, column.form.dtype
     if form.kind == "text":
@@ -126,7 +127,7 @@ def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
     try:
         # Time stamps may be finer than their type, numbers not larger.
         return array.cast(dtype, safe=form.kind == "number")
-    except arrow.ArrowInvalid:
+    except arrow.ArrowException:
         return array
 
 

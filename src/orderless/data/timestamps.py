@@ -75,10 +75,8 @@ def parse_text(values: pl.Series, where: str, form: TimeForm) -> tuple[np.ndarra
 def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, str, str | None] | None:
     parts = texts.str.extract_groups(ISO).struct.unnest()
     day, separator, clock, second, fraction, zone = parts.get_columns()
-    in_clock = (day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")).alias(
-        ""
-    )
-    local = in_clock.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+    full = day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")
+    local = full.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
     if local.null_count() > texts.null_count():
         return None
     zones = zone.drop_nulls().unique(maintain_order=True).to_list()
