@@ -1,4 +1,5 @@
 import contextlib
+import os
 import subprocess
 import sys
 from decimal import Decimal
@@ -77,7 +78,9 @@ def test_every_container_of_the_same_numbers_says_the_same(array, data):
     objects = np.where(mask, np.array(None), array.astype(np.float64).astype(object))
     masked = np.ma.array(array, mask=mask)
     rows = [np.ma.array(row, mask=gaps) for row, gaps in zip(array, mask, strict=True)]
-    for form in [plain, masked, objects, objects.tolist(), torch.tensor(plain), [masked], [rows]]:
+    tensor = torch.tensor(plain)
+    nests = [[plain], plain[None], [masked], [rows], [tensor]]
+    for form in [plain, masked, objects, objects.tolist(), tensor, *nests]:
         (system,) = read_panel(form).systems
         assert np.array_equal(system.values, plain.T, equal_nan=True)
     # A list of arrays is one system each.
@@ -144,9 +147,29 @@ def test_arrays_need_no_frame_library_and_frames_ask_for_it_in_words(tmp_path):
     subprocess.run(arguments, check=True)
 
 
-def test_no_frame_library_is_imported_before_a_frame_comes():
-    code = (
-        "import sys, numpy; from orderless.data import read_panel; read_panel(numpy.ones(9)); "
-        "assert not {'polars', 'narwhals', 'pandas', 'pyarrow'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+FORKED = """
+import os, sys
+import numpy as np
+from orderless.data import read_panel
+from orderless.errors import DataError
+frame = {"time": ["2026-01-01", "2026-01-02"], "x": [1.0, 2.0]}
+read_panel(np.ones(9))
+assert not {"polars", "narwhals", "pandas", "pyarrow"} & set(sys.modules), "imported too soon"
+for used in (False, True):
+    if not os.fork():
+        read_panel(np.ones(9))
+        try:
+            read_panel(frame)
+        except DataError as error:
+            assert used and "spawn" in str(error)
+        else:
+            assert not used
+        os._exit(0)
+    assert os.wait()[1] == 0
+    read_panel(frame)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_forked_child_reads_frames_or_says_why_not():
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

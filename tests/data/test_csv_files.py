@@ -76,14 +76,11 @@ def test_the_header_tells_the_separator_and_a_mark_of_bytes_is_no_name(separator
 
 
 def test_a_saved_index_is_dropped_or_becomes_the_time(tmp_path):
-    (tmp_path / "counted.csv").write_text(",x\n0,1.5\n1,2.5\n")
-    assert read_panel(read_table(tmp_path / "counted.csv")).variables == ("x",)
-    (tmp_path / "dated.csv").write_text(",x\n2024-01-01,1.5\n2024-01-02,2.5\n")
-    panel = read_panel(read_table(tmp_path / "dated.csv"))
+    assert panel_of(tmp_path, ",x\n0,1.5\n1,2.5\n", "counted.csv").variables == ("x",)
+    panel = panel_of(tmp_path, ",x\n2024-01-01,1.5\n2024-01-02,2.5\n", "dated.csv")
     assert panel.variables == ("x",)
     assert panel.form.time.name == "time"
-    (tmp_path / "dropped.csv").write_text(",date,x\n0,2024-01-01,1.5\n2,2024-01-02,2.5\n")
-    panel = read_panel(read_table(tmp_path / "dropped.csv"))
+    panel = panel_of(tmp_path, ",date,x\n0,2024-01-01,1.5\n2,2024-01-02,2.5\n", "dropped.csv")
     assert panel.variables == ("x",)
     assert panel.form.time.name == "date"
 
@@ -151,15 +148,15 @@ def test_spaces_around_numbers_are_no_text(tmp_path):
 def test_nanoseconds_keep_their_digits(tmp_path):
     times = 1767225600_000_000_000 + 1000 * np.arange(5)
     rows = "".join(f"{one},1.5\n" for one in times)
-    (tmp_path / "a.csv").write_text(f"time,x\n{rows}")
-    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    (system,) = panel_of(tmp_path, f"time,x\n{rows}").systems
     assert system.times.tolist() == times.tolist()
     assert system.frequency.count == 1000
 
 
 def test_spaces_around_nanoseconds_do_not_round_them(tmp_path):
-    (tmp_path / "a.csv").write_text("x, time\n1, 1700000000000000001\n2, 1700000000000000002\n")
-    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    (system,) = panel_of(
+        tmp_path, "x, time\n1, 1700000000000000001\n2, 1700000000000000002\n"
+    ).systems
     assert system.times.tolist() == [1700000000000000001, 1700000000000000002]
 
 
@@ -178,9 +175,8 @@ def test_a_damaged_csv_is_refused_in_words(text, words, tmp_path):
 
 
 def test_a_csv_without_rows_is_refused_when_it_is_read_as_a_panel(tmp_path):
-    (tmp_path / "a.csv").write_text("time,x\n")
     with pytest.raises(DataError):
-        read_panel(read_table(tmp_path / "a.csv"))
+        panel_of(tmp_path, "time,x\n")
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path):
@@ -205,8 +201,7 @@ def test_a_row_of_another_length_is_named(name, text, entries, tmp_path):
 
 
 def test_commas_at_the_end_of_lines_make_no_variable(tmp_path):
-    (tmp_path / "trailing.csv").write_text("a,b,\n1,2,\n3,4,\n")
-    assert read_panel(read_table(tmp_path / "trailing.csv")).variables == ("a", "b")
+    assert panel_of(tmp_path, "a,b,\n1,2,\n3,4,\n", "trailing.csv").variables == ("a", "b")
 
 
 def test_bars_separate_columns_where_nothing_else_does(tmp_path):
@@ -220,8 +215,7 @@ def test_a_file_without_a_header_is_not_robbed_of_its_first_row(tmp_path):
     (tmp_path / "bare.csv").write_text("0.5,1.5\n1,2\n")
     with pytest.raises(DataError, match=r"number 0\.5, so it is no header"):
         read_table(tmp_path / "bare.csv")
-    (tmp_path / "numbered.csv").write_text("0,1\n1,2\n")
-    assert read_panel(read_table(tmp_path / "numbered.csv")).variables == ("0", "1")
+    assert panel_of(tmp_path, "0,1\n1,2\n", "numbered.csv").variables == ("0", "1")
 
 
 def test_a_file_that_nobody_understands_hears_how_to_separate_columns(tmp_path):
@@ -272,14 +266,12 @@ def test_a_short_row_after_quotes_is_named(kind, short, tmp_path):
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775809", "1" + "0" * 30])
 def test_integers_of_more_than_64_bits_are_numbers(number, tmp_path):
-    (tmp_path / "a.csv").write_text(f"time,a\n1,{number}\n2,3\n")
-    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    (system,) = panel_of(tmp_path, f"time,a\n1,{number}\n2,3\n").systems
     assert system.values.tolist() == [[float(number), 3]]
 
 
 def test_numbers_with_a_plus_and_nan_in_any_case_are_no_text(tmp_path):
-    (tmp_path / "a.csv").write_text("time,a,b,c\n1,+3,NAN,+1.5\n2,4,-1,Nan\n3,+0,2,\n")
-    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    (system,) = panel_of(tmp_path, "time,a,b,c\n1,+3,NAN,+1.5\n2,4,-1,Nan\n3,+0,2,\n").systems
     nan = np.nan
     expected = [[3, 4, 0], [nan, -1, 2], [1.5, nan, nan]]
     assert np.array_equal(system.values, expected, equal_nan=True)
@@ -287,22 +279,19 @@ def test_numbers_with_a_plus_and_nan_in_any_case_are_no_text(tmp_path):
 
 @pytest.mark.parametrize("text", ["NULL", "n/a", "N/A", "#N/A", "<NA>", "-nan", "-1.#IND"])
 def test_what_stands_for_a_missing_value_does(text, tmp_path):
-    (tmp_path / "a.csv").write_text(f"time,a,b\n1,3,1\n2,{text},1\n")
-    (system,) = read_panel(read_table(tmp_path / "a.csv")).systems
+    (system,) = panel_of(tmp_path, f"time,a,b\n1,3,1\n2,{text},1\n").systems
     assert np.array_equal(system.values[0], [3, np.nan], equal_nan=True)
 
 
 @pytest.mark.parametrize("text", ["inf", "Inf", "-INF", "+inf", "Infinity"])
 def test_an_infinity_is_named_in_any_case(text, tmp_path):
-    (tmp_path / "a.csv").write_text(f"time,a,b\n1,3,1\n2,{text},1\n")
     with pytest.raises(DataError, match="infinity in row 1 of column 'a'"):
-        read_panel(read_table(tmp_path / "a.csv"))
+        panel_of(tmp_path, f"time,a,b\n1,3,1\n2,{text},1\n")
 
 
 def test_an_underscore_makes_no_number(tmp_path):
-    (tmp_path / "a.csv").write_text("time,a\n1,+2\n2,1_000\n")
     with pytest.raises(DataError, match="column 'a' holds '1_000' in row 1"):
-        read_panel(read_table(tmp_path / "a.csv"))
+        panel_of(tmp_path, "time,a\n1,+2\n2,1_000\n")
 
 
 HEADERS = {

@@ -82,15 +82,6 @@ def test_narwhals_frames_are_frames():
     assert read_panel(frame).variables == ("x",)
 
 
-@pytest.mark.parametrize("dtype", [float, np.float32, int, np.uint8, bool, object])
-def test_masked_entries_of_a_dict_are_missing(dtype):
-    values = np.array([1, 0, 1, 1], dtype)
-    masked = np.ma.array(values, mask=[False, True, False, True])
-    (system,) = read_panel({"x": masked, "y": np.ma.array(values)}).systems
-    assert system.observed.tolist() == [[True, False, True, False], [True] * 4]
-    assert np.array_equal(system.values[0], [1, np.nan, 1, np.nan], equal_nan=True)
-
-
 @pytest.mark.parametrize(
     "times",
     [

@@ -107,7 +107,7 @@ def written(draw):
     return [one + zone for one in texts], None
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(written=written())
 def test_text_comes_back_as_the_same_moments_and_goes_on_as_distinct_ones(written):
     texts, pattern = written

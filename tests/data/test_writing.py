@@ -130,18 +130,6 @@ def test_a_forecast_goes_out_as_the_frame_came_in_and_continues_its_time(kind):
     assert list(result["a-lo-80"].to_numpy()) == [9, 10, 11]
 
 
-@pytest.mark.parametrize("kind", WIDE)
-def test_scores_go_to_the_rows_they_belong_to(kind):
-    frame = rows(WIDE[kind], 0, 6)
-    panel = read_panel(frame)
-    result = write_scores(panel, [np.arange(6.0)])
-    same_time_axis(result, frame)
-    assert list(result["score"].to_numpy()) == [0, 1, 2, 3, 4, 5]
-    each = write_scores(panel, [np.arange(12.0).reshape(2, 6)])
-    assert list(each["a"].to_numpy()) == [6, 7, 8, 9, 10, 11]
-    assert list(each["b"].to_numpy()) == [0, 1, 2, 3, 4, 5]
-
-
 LIBRARIES = {
     "pandas": lambda frame: frame,
     "pandas index": lambda frame: frame.set_index("time"),
@@ -209,22 +197,6 @@ def test_any_frame_comes_back_as_it_was(library, clock, step, groups, long, seed
     else:
         for name, column in frame.items():
             assert np.array_equal(result[name], column, equal_nan=column.dtype.kind == "f")
-
-
-@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pa.table, dict])
-@settings(max_examples=25)
-@given(random=st.randoms(use_true_random=False))
-def test_a_long_frame_is_written_back_in_the_order_of_its_rows(library, random):
-    table = [
-        (name, step, random.random())
-        for name in ("b", "ä", "c")
-        for step in range(random.randint(2, 5))
-    ]
-    random.shuffle(table)
-    columns = dict(zip(["unique_id", "ds", "y"], map(list, zip(*table, strict=True)), strict=True))
-    panel = read_panel(library(columns))
-    result = write_scores(panel, [system.values for system in panel.systems], name="y")
-    assert {name: list(np.asarray(result[name])) for name in columns} == columns
 
 
 def test_a_long_forecast_has_a_row_a_variable_and_step():

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from orderless.data.reading import import_frames
+from orderless.data.engine import need
 from orderless.errors import DataError
 from orderless.io import check_destination, whole_file
 
@@ -36,7 +36,7 @@ def read_table(path: str | PathLike[str]) -> Any:
             f"{path.name} does not end in {', '.join(TABLES)}, so its format is not known. Convert "
             "it, or rename it if only the ending is wrong."
         )
-    csv_files = import_frames("csv_files")
+    csv_files = need("orderless.data.csv_files")
     return _read_parquet(path) if path.suffix.lower() in PARQUET else csv_files.read_csv(path)
 
 
@@ -46,7 +46,7 @@ def write_table(table: Any, path: str | PathLike[str]) -> None:
     The index of a pandas frame is written as a column unless it only counts the rows.
     """
     check_destination(path, TABLES)
-    frame = import_frames("frames_out").to_write(table)
+    frame = need("orderless.data.frames_out").to_write(table)
     with whole_file(path) as draft:
         try:
             if draft.suffix in PARQUET:

@@ -170,11 +170,18 @@ def _check_labels(labels: list[Hashable]) -> None:
                 f"The frame has several levels of column names, such as {label!r}. Join them to "
                 "one name each."
             )
+        if not _is_text(str(label)):
+            raise DataError(f"The column name {label!r} is no text that can be written. Rename it.")
     name, count = Counter(map(str, labels)).most_common(1)[0] if labels else ("", 0)
     if count > 1:
         raise DataError(
             f"Two columns are called {name!r}. Variables are told apart by name: rename one."
         )
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be encoded, which half of a pair of surrogates cannot."""
+    return name == name.encode("utf-8", "ignore").decode()
 
 
 def _from_mapping(data: Mapping[Hashable, Any]) -> Table:
@@ -198,7 +205,8 @@ def _from_array(label: Hashable, array: np.ndarray, dtype: Any = None) -> Column
     if kind in "biuf":
         if array.dtype.itemsize > 8:
             array = to_numbers(array, f"column {label!r}")
-        return _from_polars(label, pl.Series(array), dtype)
+        native = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return _from_polars(label, pl.Series(native), dtype if dtype is None else native.dtype)
     if kind in "mM":
         unit = np.datetime_data(array.dtype)[0]
         # A dict of arrays can hold any unit, pandas one only.
@@ -296,24 +304,15 @@ def _from_arrow(label: Hashable, column: Any, dtype: Any) -> Column:
 def _from_pandas(label: Hashable, column: Any) -> Column:
     """A column from a series of pandas."""
     dtype = column.dtype
-    if hasattr(dtype, "categories"):
-        # Categories that are no text are ids or what else their values are.
-        gaps = dtype.categories.dtype.kind in "biu" and column.isna().any()
-        plain = column.astype("float64" if gaps else dtype.categories.dtype)
-        found = _from_pandas(label, plain)
-        kept = found.form.dtype if found.text is None else dtype
-        return replace(found, form=replace(found.form, dtype=kept))
     if getattr(dtype, "tz", None) is not None:
         moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
         return _time(label, moments, dtype.unit, dtype, name_of_zone(dtype.tz))
     if isinstance(dtype, np.dtype):
         return _from_array(label, column.to_numpy(), dtype)
-    if hasattr(dtype, "pyarrow_dtype") or getattr(dtype, "storage", None) == "pyarrow":
+    if hasattr(dtype, "pyarrow_dtype"):
         chunks = [column.array.__arrow_array__()]
         return _from_arrow(label, importlib.import_module("pyarrow").chunked_array(chunks), dtype)
-    if dtype.kind in "biuf":
-        gaps = {"dtype": np.float64, "na_value": np.nan} if column.isna().any() else {}
-        return _from_array(label, column.to_numpy(**gaps), dtype)
+    # Text, nullable numbers, categories of anything.
     return _from_objects(label, column.to_numpy(object).tolist(), dtype)
 
 

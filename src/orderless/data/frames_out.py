@@ -3,7 +3,6 @@
 import importlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import narwhals as nw
@@ -11,28 +10,10 @@ import numpy as np
 import polars as pl
 
 from orderless.data.containers import to_array
-from orderless.data.panel import Form, TimeForm
+from orderless.data.panel import Form
 from orderless.data.timestamps import write_text
+from orderless.data.writing import Names, Stamps
 from orderless.errors import DataError
-
-
-@dataclass(frozen=True)
-class Names:
-    """A column of names, `names[codes]`, of the type that the input's column had."""
-
-    label: Any
-    names: list[Any]
-    codes: np.ndarray
-    dtype: Any = None
-
-
-@dataclass(frozen=True)
-class Stamps:
-    """A column of time stamps in nanoseconds, or of numbers that count time."""
-
-    label: Any
-    times: np.ndarray
-    form: TimeForm
 
 
 def build_frame(
@@ -132,8 +113,9 @@ def _to_polars(column: Names | Stamps) -> pl.Series:
 
 def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
     if isinstance(column, Names):
-        plain = not arrow.types.is_dictionary(column.dtype)
-        names = arrow.array(column.names, None if plain else column.dtype)
+        # Decimals were read as floating-point numbers.
+        plain = not arrow.types.is_decimal(column.dtype)
+        names = arrow.array(column.names, column.dtype if plain else None)
         return names.cast(column.dtype, safe=False).take(arrow.array(column.codes))
     form, dtype = column.form, column.form.dtype
     if form.kind == "text":
@@ -145,7 +127,7 @@ def _to_arrow(column: Names | Stamps, arrow: Any) -> Any:
     try:
         # Time stamps may be finer than their type, numbers not larger.
         return array.cast(dtype, safe=form.kind == "number")
-    except arrow.ArrowInvalid:
+    except arrow.ArrowException:
         return array
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from orderless.data.engine import need
 from orderless.errors import DataError
 
 # Time stamps may miss their place on the grid by this share of a step (clocks, rounded fractions).
@@ -294,7 +295,7 @@ def _to_wall_clock(times: np.ndarray, time_zone: str | None) -> np.ndarray:
     offset = None if time_zone is None else _fixed_offset(time_zone)
     if time_zone is None or offset is not None:
         return times if offset is None else times + offset
-    import polars as pl
+    pl = need("polars")
 
     try:
         zoned = pl.Series(times).dt.replace_time_zone("UTC").dt.convert_time_zone(time_zone)
@@ -310,7 +311,7 @@ def _from_wall_clock(local: np.ndarray, time_zone: str | None) -> np.ndarray:
     offset = None if time_zone is None else _fixed_offset(time_zone)
     if time_zone is None or offset is not None:
         return local if offset is None else local - offset
-    import polars as pl
+    pl = need("polars")
 
     def in_utc(clock: np.ndarray) -> np.ndarray:
         zoned = pl.Series(clock).dt.replace_time_zone(

@@ -6,14 +6,13 @@ what they hold is told in `ingest`.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from importlib import import_module
 from os import PathLike
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from orderless.data.containers import find_too_large, is_missing, to_array, to_numbers
+from orderless.data.engine import need
 from orderless.data.frequency import Frequency, infer_frequency
 from orderless.data.panel import Form, Panel, System
 from orderless.errors import DataError
@@ -23,17 +22,6 @@ from orderless.errors import DataError
 FINER = 31
 # What frames and series have, lazy ones too, and arrays have not.
 OF_FRAMES = ("collect", "columns", "to_frame", "to_pandas")
-
-
-def import_frames(module: str) -> ModuleType:
-    """A module of this folder that stands on polars and narwhals, which arrays do without."""
-    try:
-        return import_module(f"orderless.data.{module}")
-    except ImportError as error:
-        raise DataError(
-            f"Frames and files need polars and narwhals ({error}). Install them: pip install "
-            "polars narwhals. Arrays, tensors and lists of them need neither."
-        ) from error
 
 
 def read_panel(
@@ -69,7 +57,7 @@ def read_panel(
         return data
     table = _open_table(data)
     if table is not None:
-        ingest = import_frames("ingest").ingest
+        ingest = need("orderless.data.ingest").ingest
         return ingest(table, time, variable, value, group, frequencies, finer)
     _no_columns(time=time, variable=variable, value=value, group=group)
     if _is_list_of_arrays(data):
@@ -117,7 +105,7 @@ def read_cases(
                 "A frame of cases needs the name of the column that tells the cases apart: pass "
                 "group=."
             )
-        return import_frames("ingest").ingest(table, time, variable, value, group, (), FINER)
+        return need("orderless.data.ingest").ingest(table, time, variable, value, group, (), FINER)
     _no_columns(time=time, variable=variable, value=value, group=group)
     if _is_list_of_arrays(data):
         arrays = [to_numbers(one, f"case {number}") for number, one in enumerate(data)]
@@ -206,7 +194,7 @@ def _open_table(data: Any) -> Any:
             f"{str(data)!r} is the path of a file. Read it first: orderless.data.read_table(path)."
         )
     if isinstance(data, Mapping) or any(hasattr(data, one) for one in OF_FRAMES):
-        return import_frames("frames_in").open_table(data)
+        return need("orderless.data.frames_in").open_table(data)
     return None
 
 

@@ -67,6 +67,8 @@ def assign_roles(
         found = by_label[label]
         if role in ("group", "variable") and (found.odd or found.moments is not None):
             raise DataError(f"The {found.where} holds values that cannot name anything. Use text.")
+        if role == "time" and found.odd:
+            raise DataError(f"The {found.where} holds {found.odd}, which is no time. Convert it.")
         return found
 
     group_column = named(group, "group")

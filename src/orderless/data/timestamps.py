@@ -33,8 +33,8 @@ FRACTION = re.compile(r"%(\d)f")
 OFFSET = re.compile(r"(Z|[+-]\d{2}:?\d{2})$")
 # Numbers, and digits alone, are dates in these years only: others are more likely to count.
 FIRST_YEAR, LAST_YEAR = 1800, 2200
-# Clocks behind a day in one number, by how many digits they have.
-CLOCKS_IN_NUMBERS = {0: "", 2: "%H", 4: "%H%M", 6: "%H%M%S"}
+# Dates in one number, by how many digits they have.
+NUMBERS = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 # What else is written behind a year in one number, where its digits begin, and the last of a year.
 PARTS_OF_YEARS = (("quarter", 10, (4,)), ("week", 100, (52, 53)), ("day", 1000, (365, 366)))
 LOOKS_LIKE_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}([-/.]\d{1,4})?([T ].*)?|\d{8}")
@@ -75,10 +75,8 @@ def parse_text(values: pl.Series, where: str, form: TimeForm) -> tuple[np.ndarra
 def _parse_iso(texts: pl.Series, where: str) -> tuple[np.ndarray, str, str | None] | None:
     parts = texts.str.extract_groups(ISO).struct.unnest()
     day, separator, clock, second, fraction, zone = parts.get_columns()
-    in_clock = (day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")).alias(
-        ""
-    )
-    local = in_clock.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
+    full = day + "T" + clock.fill_null("00:00") + second.str.head(3).fill_null(":00")
+    local = full.str.to_datetime("%Y-%m-%dT%H:%M:%S", time_unit="us", strict=False)
     if local.null_count() > texts.null_count():
         return None
     zones = zone.drop_nulls().unique(maintain_order=True).to_list()
@@ -148,31 +146,25 @@ def parse_numbers(numbers: np.ndarray, where: str) -> tuple[np.ndarray, str] | N
                         all are such days with hours, minutes and seconds: seconds since 1970
                         would soon leave the calendar, and have no other number of digits
     """
-    months = _calendar(numbers, np.ones_like(numbers))
-    if months is not None:
-        return months, "%Y%m"
-    for digits, clock in CLOCKS_IN_NUMBERS.items():
-        days, time = np.divmod(numbers, 10**digits)
-        dates = _calendar(*np.divmod(days, 100))
-        seconds = None if dates is None else _clock(time * 10 ** (6 - digits), numbers, where)
-        if dates is not None and seconds is not None:
-            return dates + seconds, f"%Y%m%d{clock}"
+    texts = pl.Series(numbers).cast(pl.String)
+    pattern = NUMBERS.get(len(texts[0]))
+    if pattern is not None and (texts.str.len_chars() == len(texts[0])).all():
+        filled = texts + "00000101000000"[len(texts[0]) :]
+        # 24 o'clock, which some write, is read as 0 for now; a 60th second is for clocks alone.
+        midnight = filled.str.ends_with("240000")
+        clock = pl.select(pl.when(midnight).then(filled.str.head(8) + "000000").otherwise(filled))
+        dates = clock.to_series().str.to_datetime("%Y%m%d%H%M%S", time_unit="ns", strict=False)
+        likely = dates.dt.year().is_between(FIRST_YEAR, LAST_YEAR) & (filled.str.tail(2) < "60")
+        if likely.fill_null(False).all():
+            if midnight.any():
+                raise DataError(
+                    f"The time stamp {numbers[midnight.arg_max()]} in {where} is 24 o'clock. Write "
+                    "the hours of a day as 00 to 23, and midnight as the first hour of the next "
+                    "day."
+                )
+            return dates.to_numpy(), pattern
     _refuse_parts_of_years(numbers, where)
     return None
-
-
-def _clock(times: np.ndarray, numbers: np.ndarray, where: str) -> np.ndarray | None:
-    """The seconds since midnight at times such as 235959; None where one is not on the clock."""
-    hour, minute, second = times // 10_000, times // 100 % 100, times % 100
-    midnight = times == 240_000
-    if ((hour > 23) & ~midnight | (minute > 59) | (second > 59)).any():
-        return None
-    if midnight.any():
-        raise DataError(
-            f"The time stamp {numbers[midnight][0]} in {where} is 24 o'clock. Write the hours of a "
-            "day as 00 to 23, and midnight as the first hour of the next day."
-        )
-    return (3600 * hour + 60 * minute + second).astype("m8[s]")
 
 
 def _refuse_parts_of_years(numbers: np.ndarray, where: str) -> None:
@@ -192,17 +184,6 @@ def _refuse_parts_of_years(numbers: np.ndarray, where: str) -> None:
                 f"followed by {ordered[turn + 1]}. Convert them to dates, such as the first day of "
                 f"each {word}, or number the steps."
             )
-
-
-def _calendar(months: np.ndarray, days: np.ndarray) -> np.ndarray | None:
-    """The days of months such as 202601; None where one is not in the calendar."""
-    year, month = np.divmod(months, 100)
-    if year.min() < FIRST_YEAR or year.max() > LAST_YEAR:
-        return None
-    first = (12 * (year - 1970)).astype("M8[M]") + (month - 1)
-    dates = first.astype("M8[D]") + (days - 1)
-    outside = (month < 1) | (month > 12) | (dates.astype("M8[M]") != first)
-    return None if outside.any() else dates.astype("M8[ns]")
 
 
 def write_text(times: np.ndarray, form: TimeForm) -> pl.Series:
@@ -234,7 +215,7 @@ def write_numbers(times: np.ndarray, form: TimeForm) -> np.ndarray:
             f"The time stamp {texts[0]} cannot be written as a date in one number, which the "
             f"column {form.name!r} holds. Convert the column to time stamps."
         )
-    return numbers.to_numpy()
+    return numbers.cast(pl.Float64 if form.floats else pl.Int64).to_numpy()
 
 
 def round_as_written(times: np.ndarray, form: TimeForm) -> np.ndarray:

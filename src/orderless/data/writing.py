@@ -1,14 +1,34 @@
 """Results back in the form the input came in: same library, wide or long, frame or array."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from orderless.data.engine import need
 from orderless.data.frequency import Frequency
-from orderless.data.panel import Panel, System
-from orderless.data.reading import import_frames
+from orderless.data.panel import Panel, System, TimeForm
 from orderless.errors import DataError
+
+
+@dataclass(frozen=True)
+class Names:
+    """A column of names, `names[codes]`, of the type that the input's column had."""
+
+    label: Any
+    names: list[Any]
+    codes: np.ndarray
+    dtype: Any = None
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """A column of time stamps in nanoseconds, or of numbers that count time."""
+
+    label: Any
+    times: np.ndarray
+    form: TimeForm
 
 
 def write_forecast(
@@ -69,7 +89,7 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     """
     form = panel.form
     each = scores[0].ndim == 2
-    at_rows = [one[..., system.rows] for one, system in zip(scores, panel.systems, strict=True)]
+    at_rows = [_take(one, at.rows) for one, at in zip(scores, panel.systems, strict=True)]
     if form.kind in ("array", "arrays"):
         arrays = [
             one.T if each and dimensions > 1 else one.reshape(-1)
@@ -78,7 +98,7 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
         if form.kind == "array":
             return arrays[0]
         return np.stack(arrays) if form.dimensions == 3 else arrays
-    build = import_frames("frames_out").build_frame
+    build = need("orderless.data.frames_out").build_frame
     if form.kind == "long" and not each:
         seen = [np.unique(system.rows) for system in panel.systems]
         times = np.concatenate([one.times[at] for one, at in zip(panel.systems, seen, strict=True)])
@@ -100,9 +120,14 @@ def write_scores(panel: Panel, scores: Sequence[np.ndarray], *, name: str = "sco
     head = _group(panel, [len(system.rows) for system in panel.systems], back)
     if form.kind == "long":
         head += _names(panel, [one.row_variables for one in panel.systems], back)
-    values = np.atleast_2d(np.concatenate(at_rows, -1))
-    values = values if (np.diff(back) == 1).all() else values[:, back]
-    return build(form, [*head, *_time(panel, times)], labels, values, form.row_labels)
+    values = np.atleast_2d(at_rows[0] if len(at_rows) == 1 else np.concatenate(at_rows, -1))
+    head += _time(panel, times)
+    return build(form, head, labels, _take(values, back), form.row_labels)
+
+
+def _take(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The entries along the last axis; all of them in order without a copy."""
+    return values if np.array_equal(places, np.arange(values.shape[-1])) else values[..., places]
 
 
 def _following(system: System, at: int, horizon: int, step: Frequency | None) -> np.ndarray:
@@ -184,33 +209,33 @@ def _frame(
     columns = np.stack(values, 1).reshape(len(labels), -1)
     # The index of the frame, where time stamps were the index of the input.
     index = _stamps(panel, form.time.name, stamps) if form.time.index else None
-    return import_frames("frames_out").build_frame(form, head, labels, columns, index)
+    return need("orderless.data.frames_out").build_frame(form, head, labels, columns, index)
 
 
-def _time(panel: Panel, times: np.ndarray) -> list[Any]:
+def _time(panel: Panel, times: np.ndarray) -> list[Names | Stamps]:
     """The column of time stamps; none where rows were counted or the index holds them."""
     form = panel.form.time
     return [] if form.index or form.kind == "none" else [_stamps(panel, form.name, times)]
 
 
-def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Any:
+def _stamps(panel: Panel, label: Any, times: np.ndarray) -> Stamps:
     """A column of time stamps as the input wrote them: text, or dates as numbers, no finer."""
-    form, out = panel.form.time, import_frames("frames_out")
+    form = panel.form.time
     if form.pattern is None:
-        return out.Stamps(label, times, form)
-    timestamps = import_frames("timestamps")
+        return Stamps(label, times, form)
+    timestamps = need("orderless.data.timestamps")
     # The mean of steps that jitter falls between what can be written, but rounding is harmless: a
     # jitter of 5 % shows in writing only where a step is 20 of the smallest difference or more.
     if any(one.frequency and isinstance(one.frequency.count, float) for one in panel.systems):
         times = timestamps.round_as_written(times, form)
     if form.kind == "number":
-        times = timestamps.write_numbers(times, form).astype(
-            np.float64 if form.floats else np.int64
-        )
-    return out.Stamps(label, times, form)
+        times = timestamps.write_numbers(times, form)
+    return Stamps(label, times, form)
 
 
-def _group(panel: Panel, sizes: Sequence[int], order: np.ndarray | None = None) -> list[Any]:
+def _group(
+    panel: Panel, sizes: Sequence[int], order: np.ndarray | None = None
+) -> list[Names | Stamps]:
     """The group column, each system's value so many times, and then in another order."""
     label = panel.form.group
     if label is None:
@@ -219,12 +244,12 @@ def _group(panel: Panel, sizes: Sequence[int], order: np.ndarray | None = None) 
     names = [system.name for system in panel.systems]
     dtype = panel.form.dtypes.get(label)
     codes = codes if order is None else codes[order]
-    return [import_frames("frames_out").Names(label, names, codes, dtype)]
+    return [Names(label, names, codes, dtype)]
 
 
 def _names(
     panel: Panel, lines: Sequence[np.ndarray | None], order: np.ndarray | None = None
-) -> list[Any]:
+) -> list[Names | Stamps]:
     """The column of variables: for each system, which of its variables is in each row."""
     label, labels = panel.form.variable, panel.form.labels
     place = {name: number for number, name in enumerate(labels)}
@@ -236,4 +261,4 @@ def _names(
     )
     dtype = panel.form.dtypes.get(label)
     codes = codes if order is None else codes[order]
-    return [import_frames("frames_out").Names(label, list(labels.values()), codes, dtype)]
+    return [Names(label, list(labels.values()), codes, dtype)]
