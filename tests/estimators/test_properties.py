@@ -295,7 +295,7 @@ def weights_of(model):
     return model.stack_.state()[1]
 
 
-@pytest.mark.filterwarnings("ignore:.*held-out moments cannot tell")
+@pytest.mark.filterwarnings("ignore:.*held-out time steps are too few")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @every_kind
 def test_the_mode_that_torch_is_in_does_not_matter(kind, mode, tmp_path):

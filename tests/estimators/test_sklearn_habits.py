@@ -106,7 +106,7 @@ def test_model_selection_of_scikit_learn_works():
     assert search.fit(cases, labels).best_params_["identify"] in (None, "name")
 
 
-@pytest.mark.filterwarnings("ignore:.*held-out moments cannot tell")
+@pytest.mark.filterwarnings("ignore:.*held-out time steps are too few")
 @pytest.mark.parametrize("kind", SERIES)
 def test_what_has_no_labels_works_in_a_pipeline_and_in_cross_validation(kind):
     values = np.random.default_rng(0).standard_normal((60, 2))

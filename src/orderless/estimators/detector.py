@@ -331,7 +331,9 @@ class Detector(Estimator):
         ]
         if not self._drift_is_said:
             steps = sum(len(one) for one in scores.steps)
-            words = describe_drift(self.drift(panel, scores), self.contamination_, steps)
+            # What few held-out time steps could not show is no promise.
+            share = self.contamination_ if self.too_few_ is None else 1.0
+            words = describe_drift(self.drift(panel, scores), share, steps)
             found.append(words)
             self._drift_is_said = words is not None
         for words in filter(None, found):
@@ -485,8 +487,9 @@ class Detector(Estimator):
         for system in systems:
             batch = self._batch(system)
             with threads_for(batch.values.numel() // self.context_):
-                errors = [member(batch)[0] for member in self.stack_.members]
-            results.append(torch.stack(errors).double().numpy())
+                errors = torch.cat([member(batch) for member in self.stack_.members])
+            counts = batch.observed & batch.members.unsqueeze(-1)
+            results.append(torch.where(counts, errors, torch.nan).double().numpy())
         return results
 
     def _batch(self, system: Scaled) -> Batch:

@@ -92,7 +92,7 @@ class Joint:
         return cls(covariance, count, None if noise is None else float(noise))
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Errors [window, variable, time] of what was observed of known members, else NaN."""
+        """Errors [window, variable, time]: 0 where nothing was observed, NaN if not known."""
         errors = torch.full_like(batch.values, torch.nan)
         assert batch.static is not None
         evidence = is_evidence(batch)
@@ -103,7 +103,7 @@ class Joint:
                 values = torch.where(observed, batch.values[place, rows].T, 0.0)
                 found = self._errors(numbers[rows], values, observed, evidence[place, rows].T)
                 errors[place, rows] = found.T
-        return torch.where(batch.observed, errors, torch.nan)
+        return torch.where(batch.observed, errors, 0.0)
 
     def _errors(
         self, numbers: Tensor, values: Tensor, observed: Tensor, evidence: Tensor
