@@ -6,6 +6,8 @@ from orderless import Detector, load
 from orderless.cli import main
 from orderless.data import read_table
 
+pytestmark = pytest.mark.filterwarnings("ignore:These data are not what was fitted")
+
 
 def test_detect_writes_scores_and_alarms(files, detector, tmp_path, capsys):
     out = tmp_path / "scores.csv"

@@ -1,7 +1,9 @@
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,12 +18,16 @@ from orderless.data.simulate import faulty_plant, plant
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
 from orderless.estimators.pictures import draw_anomalies
 from orderless.metrics import auc_pr
+from orderless.models.detection import find_events
 from orderless.models.detection.inputs import FAR, WITHIN
 from orderless.models.detection.network import Reconstruction, ReconstructionTask
 
 TRAIN, TEST, LABELS, NAMES = faulty_plant(0, sensors=5, train_steps=600, test_steps=300, faults=4)
 CLOSED = ("ridge", "PCA", "regression")
 SMALL = {"channels": 8, "states": 2, "stride": 4, "patch": 8}
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 
 
 def quick(**settings) -> Detector:
@@ -565,13 +571,6 @@ def test_a_group_is_known_by_its_number_however_that_is_written():
     assert shifted_alarms(model, "10000000000000000002", "y").mean() < 0.1
 
 
-def test_a_sensor_without_a_name_is_judged_by_its_own_error():
-    readings = np.column_stack([np.sin(np.arange(600) / 5), TRAIN[:, :2]])
-    frames = [pd.DataFrame(readings, columns=[name, "b", "c"]) for name in ("a", "")]
-    named, unnamed = (quick().fit(frame).score(frame, per_variable=True) for frame in frames)
-    np.testing.assert_allclose(named["a"], unnamed[""], rtol=1e-4)
-
-
 def test_a_share_that_the_held_out_moments_cannot_tell_is_said(tmp_path, capsys):
     few = quick(contamination=0.001, verbose=True).fit(TRAIN)
     said = capsys.readouterr().out
@@ -656,3 +655,149 @@ def test_a_plant_that_stands_still_at_the_end_of_fit_gives_no_threshold():
     with pytest.warns(UserWarning, match="constant") as said:
         quick().fit(still)
     assert said[0].filename == __file__
+
+
+SEVERAL = faulty_plant(1, sensors=12, train_steps=1000, test_steps=400, faults=5)
+
+
+@pytest.fixture(scope="module")
+def closed() -> Detector:
+    return quick().fit(SEVERAL[0])
+
+
+def test_events_say_when_and_who(closed):
+    values = SEVERAL[0][:300].copy()
+    values[100:110, 3] += 20.0
+    values[105:110, 5] += 20.0
+    values[200, 7] -= 30.0
+    first, second = (one for one in closed.events(values) if one.score > 10)
+    assert 98 <= first.start <= 100 <= first.peak <= first.end < 140
+    assert set(first.variables[:2]) == {"v3", "v5"}
+    assert (second.start, second.peak, second.variables[0]) == (200, 200, "v7")
+    assert second.lead >= 0
+    hours = pd.date_range("2026-01-01", periods=300, freq="h")
+    frame = pd.DataFrame(values, hours, closed.variables_in_)
+    (same, _) = (one for one in closed.events(frame) if one.score > 10)
+    assert same.peak == frame.index[first.peak]
+    assert closed.events(values[40:80]) == []
+
+
+def test_an_event_leads_by_the_alarms_of_its_variables_before():
+    alarm = np.array([0, 0, 0, 0, 1, 1] + [0] * 20 + [1], bool)
+    alarms = np.stack([np.arange(27) >= 2, np.arange(27) >= 4])
+    each = np.where(alarms, 5.0, 1.0) * [[1.0], [9.0]]
+    found = find_events(0, np.arange(27), "ab", each.mean(0), each, alarm, alarms)
+    first, second = found
+    assert (first.start, first.end, first.lead, first.variables) == (4, 5, 2, ("b", "a"))
+    assert (second.start, second.end) == (26, 26)
+
+
+def test_each_variable_has_alarms_of_its_own(closed, tmp_path):
+    values = SEVERAL[0][:300].copy()
+    values[100:110, 3] += 20.0
+    alarms = closed.predict(values, per_variable=True)
+    assert alarms.shape == values.shape
+    assert alarms[100:110, 3].all()
+    assert alarms[:100].mean() < 0.05
+    assert closed.predict(SEVERAL[1][:, [4]], per_variable=True).shape == (400, 1)
+    closed.save(tmp_path)
+    np.testing.assert_array_equal(load(tmp_path).predict(values, per_variable=True), alarms)
+    assert load(tmp_path).events(values) == closed.events(values)
+
+
+def test_the_decision_function_is_flat_and_keeps_the_index(closed):
+    values = SEVERAL[1]
+    plain = closed.decision_function(values)
+    np.testing.assert_array_equal(plain > 0, closed.predict(values))
+    hours = pd.date_range("2026-01-01", periods=400, freq="h")
+    frame = pd.DataFrame(values, hours, closed.variables_in_)
+    found = closed.decision_function(frame)
+    assert isinstance(found, pd.Series)
+    assert found.index.equals(frame.index)
+    np.testing.assert_array_equal(found, plain)
+    columns = dict(zip(closed.variables_in_, values.T, strict=True))
+    for other in (pl.DataFrame(columns), columns):
+        np.testing.assert_array_equal(closed.decision_function(other), plain)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e6])
+def test_readings_far_off_in_the_held_out_part_blind_no_other_sensor(size):
+    train, scales = SEVERAL[0].copy(), SEVERAL[0].std(0)
+    train[[850, 900, 950], 0] += size * scales[0]
+    fault = SEVERAL[0][:300].copy()
+    fault[100:120, 5] += 8 * scales[5]
+    assert quick().fit(train).predict(fault)[100:120].sum() >= 14
+
+
+def test_the_right_one_of_many_sensors_is_among_the_three_to_blame_first():
+    right = []
+    for seed in range(4):
+        train, test, labels, _ = faulty_plant(
+            seed, sensors=12, train_steps=1500, test_steps=1000, faults=10
+        )
+        each = quick().fit(train).score(test, per_variable=True)
+        edges = np.flatnonzero(np.diff(labels.any(1).astype(int), prepend=0, append=0))
+        for begin, end in edges.reshape(-1, 2):
+            first = np.argsort(-np.nanmax(each[begin:end], 0))[:3]
+            right.append(labels[begin:end].any(0).argmax() in first)
+    assert np.mean(right) >= 0.9
+
+
+@pytest.mark.filterwarnings("ignore:.*readings are missing")
+def test_sensors_that_die_or_join_raise_no_alarm_by_themselves(closed):
+    values = plant(1, sensors=12, steps=1400)[0][1000:]
+    before = closed.predict(values).mean()
+    changed = values.copy()
+    changed[150:, [2, 9]] = np.nan
+    changed[:200, 4] = changed[50:90, 6] = np.nan
+    alarms = closed.predict(changed)
+    assert alarms.mean() <= before + 0.02
+    assert not alarms[[50, 90, 150, 200]].any()
+
+
+def test_a_level_that_has_shifted_is_said_once_and_raises_no_alarm_for_ever():
+    values = plant(3, sensors=6, steps=6000)[0]
+    train, test = values[:3000], values[3000:].copy()
+    test[500:, 2] += 10 * train[:, 2].std()
+    model, rigid = (quick(adapt=adapt).fit(train) for adapt in ("auto", None))
+    assert model.adapt_ == 1000
+    with pytest.warns(UserWarning, match=r"not what was fitted: .*level .*2") as caught:
+        alarms = model.predict(test)
+    assert caught[0].filename == __file__
+    assert alarms[500:900].mean() > 0.9
+    assert alarms[1600:].mean() < 0.05
+    assert rigid.predict(test)[1600:].mean() > 0.9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(test)  # it has been said
+    # A second fault is seen from the new level.
+    test[2500:2510, 2] += 8 * train[:, 2].std()
+    assert model.predict(test)[2500:2510].all()
+
+
+def test_a_constant_that_has_changed_for_good_is_normal_after_a_while():
+    constant = np.where(np.arange(4000) < 2500, 5.0, 6.0)
+    values = np.column_stack([plant(0, sensors=3, steps=4000)[0], constant])
+    model = quick(adapt=500).fit(values[:2000])
+    alarms = model.predict(values[2000:], per_variable=True)[:, 3]
+    assert alarms[500:700].all()
+    assert not alarms[1100:].any()
+
+
+def test_share_and_names_of_what_is_not_as_in_fit_are_facts(closed):
+    panel = read_panel(SEVERAL[1])
+    drift = closed.drift(panel, closed.score_panel(panel))
+    assert not drift.shifted
+    moved = read_panel(SEVERAL[1] + 50 * np.eye(12)[3])
+    drift = closed.drift(moved, closed.score_panel(moved))
+    assert list(drift.shifted) == list(drift.beyond) == ["v3"]
+    assert drift.beyond["v3"] > 0.9
+    assert drift.alarms > 0.9
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"members": ["ridge", "nothing"]}, {"members": []}, {"adapt": 3}, {"epochs": 0}]
+)
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(SettingError, match=next(iter(wrong))):
+        quick(**wrong).fit(TRAIN)

@@ -4,11 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from orderless import Detector, Forecaster
+import orderless
+from orderless import Forecaster
 from orderless.data import read_panel
 from orderless.data.simulate import plant
 from orderless.errors import DataError
 from orderless.estimators import pictures
+from orderless.estimators.detector import Scores
 from orderless.estimators.intervals import column_endings
 from orderless.estimators.pictures import (
     Ahead,
@@ -18,6 +20,12 @@ from orderless.estimators.pictures import (
     draw_forecast,
     draw_outlooks,
 )
+
+TINY = {"channels": 8, "states": 2, "branches": ["long"]}
+
+
+def fit_detector(data, context=24):
+    return orderless.Detector(context, network=TINY, epochs=1, verbose=False).fit(data)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +144,7 @@ def _draw_anomalies(detector, data, path):
 def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     odd = data.copy()
     odd[50:53, 2] += 30.0
     _draw_anomalies(detector, [data, odd], tmp_path / "d.png")
@@ -150,7 +158,7 @@ def test_anomalies_are_drawn_for_the_oddest_system(data, tmp_path, monkeypatch):
 def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path, monkeypatch):
     calls = []
     monkeypatch.setattr(pictures, "draw_blame", lambda *arguments: calls.append(arguments))
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     odd = data[:, :2].copy()
     odd[50:53, 1] += 30.0
     panel = read_panel([data, odd])
@@ -174,14 +182,33 @@ def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path
 
 def test_names_are_drawn_as_they_are(data, tmp_path):
     odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
-    model = Forecaster(6, 24, members="naive", verbose=False).fit(odd)
-    _draw_forecast(model, odd, tmp_path / "forecast.png")
-    detector = Detector(12, members="ridge", verbose=False).fit(odd)
+    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
+    draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
+    detector = orderless.Detector(12, members="ridge", verbose=False).fit(odd)
     _draw_anomalies(detector, odd, tmp_path / "blame.png")
 
 
+def test_who_was_blamed_longest_comes_first_also_where_everything_alarms(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(pictures, "_save", lambda figure, path: drawn.append(figure))
+    times = np.arange(500)
+    each = np.ones((3, 500))
+    each[0, 40] = 1e6
+    each[2, 50:] = 20.0
+    each[1] = 5.0
+    system = replace(read_panel(np.ones((500, 3))).systems[0], variables=("a", "b", "c"))
+    panel = replace(read_panel(np.ones((500, 3))), systems=(system,))
+    scores = Scores([each.mean(0)], [each])
+    draw_anomalies(panel, scores, 0.5, tmp_path / "d.png")
+    top, heat, *traces = drawn[0].axes[:5]
+    assert [one.get_text() for one in heat.get_yticklabels()] == ["c", "b", "a"]
+    assert [one.get_title("left") for one in traces[:1]] == ["c"]
+    assert len(top.patches) == len(traces[0].patches) == 1  # one band, and the line stays visible
+    assert len(times) == top.lines[0].get_xdata().size
+
+
 def test_a_picture_of_anomalies_survives_gaps_and_silence(data, tmp_path):
-    detector = Detector(24, members="ridge", verbose=False).fit(data)
+    detector = orderless.Detector(24, members="ridge", verbose=False).fit(data)
     gaps = data.copy()
     gaps[10:20] = np.nan
     gaps[:, 1] = np.nan

@@ -40,12 +40,12 @@ def run(arguments: argparse.Namespace) -> None:
     columns = {**model.columns_, **given_columns(arguments)}
     table, columns = open_series(arguments.data, columns)
     panel = read_panel(table, **columns, **model.known_frequencies)
-    model.warn_of_drift(panel)
     check_drawn(arguments, panel)
     if arguments.plot is not None:
         systems_having(panel, arguments.plot_variables or ())
     _check_names(panel, ["score"] if arguments.per_variable else ["score", "anomaly"])
     scores = model.score_panel(panel)
+    model.warn_of_drift(panel, scores)
     name_unseen(arguments, panel, model)
     name_unseen_groups(arguments, panel, model)
     steps = write_scores(panel, scores.steps, name="score")

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import narwhals as nw
 import numpy as np
 import torch
 from torch import Tensor
@@ -25,9 +26,13 @@ from orderless.estimators.base import (
     draw_seed,
 )
 from orderless.estimators.drift import (
+    Drift,
+    describe_drift,
     describe_more_gaps,
     describe_other_frequencies,
     describe_short_systems,
+    find_drift,
+    learn_ranges,
     missing_share,
 )
 from orderless.estimators.frequencies import find_frequencies, restore_frequency
@@ -36,14 +41,18 @@ from orderless.models.detection import (
     FAR,
     KINDS,
     DetectionWindows,
+    Event,
     Units,
     check_members,
     check_part,
     combine,
     cut_detection_windows,
+    find_events,
     fit_stack,
+    follow_level,
     learn_factors,
     learn_threshold,
+    learn_thresholds,
     to_batch,
     to_scores,
 )
@@ -51,6 +60,8 @@ from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
 from orderless.training import Outcome
 
+LEAST_ADAPT, ADAPTS = 1000, 5
+"""With adapt="auto", the level of a variable is that of a fifth of the time of `fit`, or more."""
 CENTER = "the mean"
 """What expects every variable at its center: any member should make smaller errors."""
 
@@ -84,6 +95,9 @@ class Detector(Estimator):
     **Main parameters**
     - context: time steps in a window of the network; 96 or a quarter of the training data if None.
     - contamination: the share of normal time steps that may raise an alarm.
+    - adapt: the level of a variable is the median of so many latest time steps, so a shift that
+      lasts longer than half of them is said, and alarms end; "auto" is a fifth of the time steps of
+      `fit` and at least 1000, None never. A fault that lasts as long becomes normal, too.
     - members: which members there are, of `ridge`, `PCA`, `regression` and `network`; all if None.
       The first three are closed forms: without the network, `fit` takes seconds.
     - preset, network, epochs, random_state: as for `Forecaster`.
@@ -92,9 +106,10 @@ class Detector(Estimator):
     - validation_share, strict_variables, training, device, precision, verbose: as for
       `Forecaster`.
 
-    **Fitted**: `threshold_`, `factors_`, `units_`, `variables_in_`, `context_`, `frequencies_` (of
-    the training data, the commonest first), `stack_`, `weights_`, `errors_` (of each member,
-    squared and held out), `history_`, `report_`, `seed_`.
+    **Fitted**: `threshold_`, `thresholds_` (of each variable), `factors_`, `units_`, `ranges_`,
+    `adapt_`, `variables_in_`, `context_`, `frequencies_` (of the training data, the commonest
+    first), `stack_`, `weights_`, `errors_` (of each member, squared and held out), `history_`,
+    `report_`, `seed_`.
     """
 
     kinds = KINDS
@@ -104,6 +119,7 @@ class Detector(Estimator):
         context: int | None = None,
         *,
         contamination: float = 0.01,
+        adapt: int | str | None = "auto",
         members: Sequence[str] | str | None = None,
         preset: str = "tiny",
         network: Mapping[str, Any] | None = None,
@@ -118,6 +134,7 @@ class Detector(Estimator):
     ) -> None:
         self.context = context
         self.contamination = contamination
+        self.adapt = adapt
         self.members = members
         self.preset = preset
         self.network = network
@@ -151,6 +168,9 @@ class Detector(Estimator):
         self.seed_ = draw_seed(self.random_state, checkpoint)
         windows = cut_detection_windows(panel, self.context, self.validation_share)
         self.context_ = windows.context
+        self.adapt_ = self._find_adapt(panel)
+        self.contamination_ = float(self.contamination)
+        self._drift_is_said = False
         self.variables_in_ = panel.variables
         lengths = [len(system.times) for system in panel.systems]
         self.shortest_ = min(self.context_, *lengths)
@@ -159,7 +179,8 @@ class Detector(Estimator):
         self.transform_ = self._learn_transform(panel, windows)
         judged = self.transform_.moving or set(panel.variables)
         check_part(panel, windows.held_out, "find the threshold", judged)
-        systems = self.transform_.apply_all(panel)
+        self.ranges_ = learn_ranges(self.transform_.apply_all(panel), self.transform_.moving)
+        systems = self._apply_all(panel)
         outcomes = self._fit_members(systems, windows, checkpoint)
         self._calibrate(systems, [begin for begin, _ in windows.held_out])
         self._write_report(panel, windows, outcomes)
@@ -174,16 +195,33 @@ class Detector(Estimator):
         where nothing was observed. `y` is ignored; scikit-learn gives it.
         """
         check_ignored(y)
-        panel = self._read_and_warn(data, columns)
-        scores = self.score_panel(panel)
+        panel, scores = self._read_and_score(data, columns)
         return write_scores(panel, scores.each if per_variable else scores.steps, name="score")
 
-    def predict(self, data: Any, **columns: Hashable) -> Any:
+    def decision_function(self, data: Any, **columns: Hashable) -> Any:
+        """How far each time step is above `threshold_`, always 1-D; `predict` is where it is > 0.
+
+        Of a pandas frame a series with its index, of other frames an array, a value for each row of
+        a wide frame and for each time step of a long one. (scikit-learn has the opposite sign.)
+        """
+        panel, scores = self._read_and_score(data, columns)
+        above = [one - self.threshold_ for one in scores.steps]
+        table = write_scores(panel, above, name="score")
+        if panel.form.kind in ("array", "arrays"):
+            return table
+        if isinstance(table, Mapping):
+            return np.asarray(table["score"])
+        column = nw.from_native(table, eager_only=True)["score"]
+        return column.to_native() if column.implementation.is_pandas() else column.to_numpy()
+
+    def predict(self, data: Any, *, per_variable: bool = False, **columns: Hashable) -> Any:
         """Whether each time step is an anomaly: its score above `threshold_`.
 
-        A warning says where the held-out time steps of `fit` were too few for the share asked for.
+        With `per_variable`, whether each variable is one at each time step: its own score above its
+        own of `thresholds_`, which `contamination` of its held-out scores are. A warning says where
+        the held-out time steps of `fit` were too few for the share asked for.
         """
-        panel = self._read_and_warn(data, columns)
+        panel, scores = self._read_and_score(data, columns)
         if self.too_few_ is not None:
             warnings.warn(
                 f"{self.too_few_} held-out time steps are too few for so small a `contamination`: "
@@ -191,14 +229,34 @@ class Detector(Estimator):
                 "on more data, or with a larger `validation_share`.",
                 stacklevel=2,
             )
-        alarms = [one > self.threshold_ for one in self.score_panel(panel).steps]
+        alarms = self._alarms(panel, scores) if per_variable else self._alarm(scores)
         return write_scores(panel, alarms, name="anomaly")
+
+    def events(self, data: Any, **columns: Hashable) -> list[Event]:
+        """The anomalies as events: start, end, peak, score, lead and the variables to blame.
+
+        Alarms with breaks of up to 16 time steps are one event. Times are those of `data`, in UTC
+        where it names a time zone.
+        """
+        panel, scores = self._read_and_score(data, columns)
+        return self.events_panel(panel, scores)
+
+    def events_panel(self, panel: Panel, scores: Scores) -> list[Event]:
+        """What `events` gives, for data that is read and scored."""
+        found = zip(
+            panel.systems, *scores, self._alarm(scores), self._alarms(panel, scores), strict=True
+        )
+        return [
+            event
+            for system, *rest in found
+            for event in find_events(system.name, system.times, system.variables, *rest)
+        ]
 
     def score_panel(self, panel: Panel) -> Scores:
         """Both that `score` gives, for data that is read, at the price of one."""
         self._check_fitted()
         self._check_variables(panel.variables)
-        systems = self.transform_.apply_all(panel)
+        systems = self._apply_all(panel)
         each = self._score(systems)
         rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
         return Scores(combine(each, systems, self.transform_, self.factors_), rows)
@@ -209,7 +267,7 @@ class Detector(Estimator):
         In standard deviations; NaN where a member has no answer.
         """
         self._check_fitted()
-        systems = self.transform_.apply_all(panel)
+        systems = self._apply_all(panel)
         errors = zip(self._errors(systems), systems, strict=True)
         return [one[:, system.restore] for one, system in errors]
 
@@ -249,32 +307,70 @@ class Detector(Estimator):
         self._check_fitted()
         return self._read(partial(read_panel, **self.known_frequencies), data, columns)
 
-    def _read_and_warn(self, data: Any, columns: Mapping[str, Hashable]) -> Panel:
+    def _read_and_score(self, data: Any, columns: Mapping[str, Hashable]) -> tuple[Panel, Scores]:
         panel = self.read(data, columns)
+        scores = self.score_panel(panel)
         if panel is not data:  # otherwise whoever read it may ask
-            self.warn_of_drift(panel, stacklevel=4)
-        return panel
+            self.warn_of_drift(panel, scores, stacklevel=4)
+        return panel, scores
 
-    def warn_of_drift(self, panel: Panel, *, stacklevel: int = 2) -> None:
+    def drift(self, panel: Panel, scores: Scores) -> Drift:
+        """How data that was scored differs from that of `fit`: alarms, ranges, levels."""
+        return find_drift(self.transform_.apply_all(panel), self._alarm(scores), self.ranges_)
+
+    def warn_of_drift(self, panel: Panel, scores: Scores, *, stacklevel: int = 2) -> None:
         """Say where false alarms may increase because the data is not of the kind `fit` had.
 
-        `score` and `predict` say it of data that they read themselves.
+        `score` and `predict` say it of data that they read themselves; that the data are not what
+        was fitted, once.
         """
-        found = (
+        found = [
             describe_other_frequencies(panel, self.frequencies_),
             describe_short_systems(panel, self.shortest_),
             describe_more_gaps(panel, self.context_, self.missing_),
-        )
+        ]
+        if not self._drift_is_said:
+            steps = sum(len(one) for one in scores.steps)
+            # What few held-out time steps could not show is no promise.
+            share = self.contamination_ if self.too_few_ is None else 1.0
+            words = describe_drift(self.drift(panel, scores), share, steps)
+            found.append(words)
+            self._drift_is_said = words is not None
         for words in filter(None, found):
             warnings.warn(words, stacklevel=stacklevel)
+
+    def _alarm(self, scores: Scores) -> Answers:
+        """Which time steps raise an alarm, [time] of each system."""
+        return [one > self.threshold_ for one in scores.steps]
+
+    def _alarms(self, panel: Panel, scores: Scores) -> Answers:
+        """Which variables raise one of their own, [variable, time] of each system."""
+        return [
+            each > self._thresholds_of(system.variables)[:, None]
+            for each, system in zip(scores.each, panel.systems, strict=True)
+        ]
+
+    def _thresholds_of(self, names: Sequence[str]) -> np.ndarray:
+        """Of variables that `fit` did not see, the middle one; a constant has none to pass."""
+        middle = float(np.median(list(self.thresholds_.values()))) if self.thresholds_ else 0.0
+        constant = self.transform_.is_constant(names)
+        return np.where(constant, 0.0, [self.thresholds_.get(name, middle) for name in names])
 
     def _check_settings(self) -> None:
         check_count("epochs", self.epochs, 1)
         check_members(self.members)
         if self.context is not None:
             check_count("context", self.context, 2)
+        if self.adapt not in (None, "auto"):
+            check_count("adapt", self.adapt, 16)
         check_share("contamination", self.contamination)
         check_share("validation_share", self.validation_share)
+
+    def _find_adapt(self, panel: Panel) -> int | None:
+        if self.adapt != "auto":
+            return None if self.adapt is None else int(self.adapt)
+        longest = max(len(system.times) for system in panel.systems)
+        return max(LEAST_ADAPT, longest // ADAPTS)
 
     def _learn_transform(self, panel: Panel, windows: DetectionWindows) -> Transform:
         """Units of every variable with two readings in a system or more.
@@ -294,6 +390,13 @@ class Detector(Estimator):
         several = panel.form.group is not None or len(panel.systems) > 1
         centers = learn_centers(panel, windows.ends) if several else None
         return Transform(scales, centers=centers, watch_constants=True)
+
+    def _apply_all(self, panel: Panel) -> list[Scaled]:
+        """Every system in the units of the members, around its level."""
+        systems = self.transform_.apply_all(panel)
+        if self.adapt_ is None:
+            return systems
+        return [follow_level(one, self.adapt_) for one in systems]
 
     def _fit_members(
         self,
@@ -346,6 +449,9 @@ class Detector(Estimator):
             )
         self.units_ = Units.learn(errors, held_out, self.transform_.moving)
         each = self._in_units(errors, held_out)
+        self.thresholds_ = learn_thresholds(
+            each, held_out, self.transform_.moving, self.contamination
+        )
         self.factors_ = learn_factors(
             each,
             held_out,
@@ -381,8 +487,9 @@ class Detector(Estimator):
         for system in systems:
             batch = self._batch(system)
             with threads_for(batch.values.numel() // self.context_):
-                errors = [member(batch)[0] for member in self.stack_.members]
-            results.append(torch.stack(errors).double().numpy())
+                errors = torch.cat([member(batch) for member in self.stack_.members])
+            counts = batch.observed & batch.members.unsqueeze(-1)
+            results.append(torch.where(counts, errors, torch.nan).double().numpy())
         return results
 
     def _batch(self, system: Scaled) -> Batch:
@@ -414,6 +521,8 @@ class Detector(Estimator):
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
         facts |= {"context": self.context_, "threshold": self.threshold_}
+        facts |= {"adapt": self.adapt_, "ranges": self.ranges_, "thresholds": self.thresholds_}
+        facts |= {"contamination": self.contamination_}
         facts |= {"factors": self.factors_, "units": asdict(self.units_)}
         facts |= {"shortest": self.shortest_, "missing": self.missing_, "too_few": self.too_few_}
         facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
@@ -421,6 +530,9 @@ class Detector(Estimator):
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.threshold_ = facts["context"], facts["threshold"]
+        self.adapt_, self.ranges_ = facts["adapt"], facts["ranges"]
+        self.thresholds_, self.contamination_ = facts["thresholds"], facts["contamination"]
+        self._drift_is_said = False
         self.shortest_, self.missing_ = facts["shortest"], facts["missing"]
         self.too_few_, self.units_ = facts["too_few"], Units(**facts["units"])
         self.frequencies_ = tuple(restore_frequency(one) for one in facts["frequencies"])

@@ -1,15 +1,27 @@
 """How data differs from that of `fit`, where false alarms may increase because of it, in words."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from orderless.data import Panel
 from orderless.data.frequency import Frequency
+from orderless.data.transform import Scaled
 
 MANY_GAPS = 0.02
 """Share of readings that may be missing beyond twice that of `fit` before a warning: where others
 explain a sensor almost exactly, few gaps make false alarms several times as frequent."""
+EXTREME, MARGIN, ROUNDING = 0.001, 0.1, 1e-6
+"""Of the range of `fit`: the share of readings left out at either end, what is added to its width,
+and to that."""
+MANY_BEYOND = 0.1
+"""Share of the readings of a variable beyond its range that is said."""
+FEWEST, FEWEST_ALARMS = 20, 10
+"""Readings that make a share, and alarms."""
+ALARMS = 5.0
+"""Times `contamination` that the share of alarms may be before it is said."""
+MOST_NAMED = 3
 
 
 def describe_other_frequencies(panel: Panel, frequencies: Sequence[Frequency]) -> str | None:
@@ -70,3 +82,89 @@ def missing_share(panel: Panel, context: int) -> float:
         seen += int(counts.sum())
         entries += int(((counts > 0) * np.diff(starts, append=steps)).sum())
     return 1 - seen / max(entries, 1)
+
+
+@dataclass(frozen=True)
+class Drift:
+    """How data that was scored differs from that of `fit`.
+
+    alarms      the share of time steps with an alarm
+    beyond      the share of readings outside of the range of `fit`, of variables with many
+    shifted     variables whose median is outside of that range, and how many standard deviations it
+                is from the center
+    """
+
+    alarms: float
+    beyond: dict[str, float]
+    shifted: dict[str, float]
+
+
+def learn_ranges(systems: Sequence[Scaled], moving: Collection[str]) -> dict[str, list[float]]:
+    """Between which scaled values nearly all readings of each variable lie, and a little more."""
+    found: dict[str, list[np.ndarray]] = {}
+    for system in systems:
+        for name, values, observed in zip(
+            system.names, system.values, system.observed, strict=True
+        ):
+            if name in moving and observed.any():
+                found.setdefault(name, []).append(values[observed])
+    ranges = {}
+    for name, parts in sorted(found.items()):
+        low, high = np.quantile(np.concatenate(parts), (EXTREME, 1 - EXTREME)).tolist()
+        margin = MARGIN * (high - low) + ROUNDING
+        ranges[name] = [low - margin, high + margin]
+    return ranges
+
+
+def find_drift(
+    systems: Sequence[Scaled], alarms: Sequence[np.ndarray], ranges: Mapping[str, Sequence[float]]
+) -> Drift:
+    """From scaled systems and alarms [time] of each."""
+    found: dict[str, list[np.ndarray]] = {}
+    for system in systems:
+        for name, values, observed in zip(
+            system.names, system.values, system.observed, strict=True
+        ):
+            if name in ranges and observed.any():
+                found.setdefault(name, []).append(values[observed])
+    beyond, shifted = {}, {}
+    for name, parts in sorted(found.items()):
+        values, (low, high) = np.concatenate(parts), ranges[name]
+        share = float(((values < low) | (values > high)).mean())
+        if len(values) >= FEWEST and share > MANY_BEYOND:
+            beyond[name] = share
+            median = float(np.median(values))
+            if not low <= median <= high:
+                shifted[name] = median
+    steps = np.concatenate([*alarms, np.zeros(0, bool)])
+    return Drift(float(steps.mean()) if len(steps) else 0.0, beyond, shifted)
+
+
+def describe_drift(drift: Drift, contamination: float, steps: int) -> str | None:
+    """That these data are not what was fitted, and which variables differ most."""
+    parts = []
+    if drift.alarms > ALARMS * contamination and drift.alarms * steps >= FEWEST_ALARMS:
+        parts.append(
+            f"{drift.alarms:.0%} of the time steps raise an alarm, and {contamination:.2g} of "
+            "normal ones should"
+        )
+    if drift.shifted:
+        worst = sorted(drift.shifted, key=lambda name: -abs(drift.shifted[name]))
+        each = [f"{name} ({drift.shifted[name]:+.1f} standard deviations)" for name in worst]
+        parts.append(f"the level has shifted of {_some(each)}")
+    others = [name for name in drift.beyond if name not in drift.shifted]
+    if others:
+        worst = sorted(others, key=lambda name: -drift.beyond[name])
+        each = [f"{name} ({drift.beyond[name]:.0%} of its readings)" for name in worst]
+        parts.append(f"beyond their range in `fit` are {_some(each)}")
+    if not parts:
+        return None
+    return (
+        f"These data are not what was fitted: {'; '.join(parts)}. If this is normal now, fit again "
+        "on newer data."
+    )
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
+    return ", ".join(words[:MOST_NAMED]) + more

@@ -105,6 +105,10 @@ FACTS: dict[str, Check] = {
             "shortest": STEPS,
             "threshold": number(),
             "factors": listing(listing(number(), 2)),
+            "adapt": optional(STEPS),
+            "contamination": number(0, 1),
+            "ranges": mapping(listing(number(), 2)),
+            "thresholds": mapping(number(0)),
             "units": record(
                 {"variables": listing(mapping(number(1e-12))), "overall": listing(number(1e-12))}
             ),

@@ -204,7 +204,7 @@ def draw_blame(
     top, heat, *below = panels
     top.plot(places, score, color=PAST, lw=1.0, label="score (1 is normal)")
     top.axhline(threshold, color=ALARM, lw=1.0, ls="--", label=f"threshold {threshold:.3g}")
-    top.plot(places[alarm], score[alarm], ".", color=ALARM, ms=4, label="alarm")
+    _shade(top, places, alarm, label="alarm")
     if (score > 0).any():  # all are 0 where nothing changed, in `fit` nor since
         top.set_yscale("log")
     top.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=3, frameon=False, fontsize=9)
@@ -231,11 +231,20 @@ def draw_blame(
     figure.colorbar(image, ax=heat, label="times normal", pad=0.01)
     for axes, (name, values) in zip(below, traces.items(), strict=True):
         axes.plot(places, values, color=PAST, lw=0.9)
-        axes.plot(places[alarm], values[alarm], ".", color=ALARM, ms=3)
+        _shade(axes, places, alarm)
         axes.set_title(fill(name, 120), loc="left", fontsize=9, parse_math=False)
     for axes in (top, *below):
         _tidy(axes, times)
     _save(figure, path)
+
+
+def _shade(axes: "Axes", places: np.ndarray, alarm: np.ndarray, **style: Any) -> None:
+    """Time steps with an alarm as bands: they hide no line, however many there are."""
+    edges = np.flatnonzero(np.diff(alarm, prepend=False, append=False))
+    for begin, end in edges.reshape(-1, 2):
+        last = min(end, len(places) - 1)
+        axes.axvspan(places[begin], places[last], color=ALARM, alpha=0.18, lw=0.5, **style)
+        style = {}  # one entry in the legend
 
 
 def _short(name: str) -> str:
@@ -349,11 +358,14 @@ def _check_names(panel: Panel, variables: Sequence[str]) -> None:
 
 
 def _most_blamed(score: np.ndarray, blame: np.ndarray, threshold: float) -> list[int]:
-    """Rows in order of their largest blame during alarms; at any time where there is none."""
+    """Rows by how long each had most of the blame during alarms, then by how much it had in all.
+
+    At any time, where there is no alarm.
+    """
     alarm = score > threshold
-    seen = np.where(np.isfinite(blame), blame, 0.0)
-    largest = seen[:, alarm].max(1) if alarm.any() else seen.max(1)
-    return np.argsort(-largest, kind="stable")[:MOST_ROWS].tolist()
+    seen = np.where(np.isfinite(blame), blame, 0.0)[:, alarm if alarm.any() else slice(None)]
+    longest = np.bincount(seen.argmax(0), minlength=len(seen))
+    return np.lexsort((-seen.sum(1), -longest))[:MOST_ROWS].tolist()
 
 
 def _future(times: np.ndarray, frequency: Frequency | None, horizon: int) -> np.ndarray:

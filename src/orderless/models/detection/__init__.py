@@ -1,12 +1,14 @@
 """Members that detect anomalies, a file each; how their errors become scores."""
 
+from orderless.models.detection.events import Event, find_events
 from orderless.models.detection.fit import KINDS, MEMBERS, FittedStack, check_members, fit_stack
-from orderless.models.detection.inputs import FAR, to_batch
+from orderless.models.detection.inputs import FAR, follow_level, to_batch
 from orderless.models.detection.scores import (
     Units,
     combine,
     learn_factors,
     learn_threshold,
+    learn_thresholds,
     to_scores,
 )
 from orderless.models.detection.windows import (
@@ -20,15 +22,19 @@ __all__ = [
     "KINDS",
     "MEMBERS",
     "DetectionWindows",
+    "Event",
     "FittedStack",
     "Units",
     "check_members",
     "check_part",
     "combine",
     "cut_detection_windows",
+    "find_events",
     "fit_stack",
+    "follow_level",
     "learn_factors",
     "learn_threshold",
+    "learn_thresholds",
     "to_batch",
     "to_scores",
 ]

@@ -1,6 +1,7 @@
 """A system as the members see it: one window, in which every variable has a number."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ WITHIN = 5.0
 taken for missing, or for one at this limit. Its own error is that of the reading itself."""
 FAR = 50.0
 """Standard deviations beyond which a reading has no say in training, units and threshold."""
+
+LOOKS = 8
+"""How often a level is looked at anew within the time that it is the median of."""
 
 
 def to_batch(system: Scaled, numbers: Mapping[str, int]) -> Batch:
@@ -39,3 +43,30 @@ def to_batch(system: Scaled, numbers: Mapping[str, int]) -> Batch:
 def is_evidence(batch: Batch) -> Tensor:
     """Readings [window, variable, time] of members that are not too far off."""
     return batch.observed & batch.members.unsqueeze(-1) & (batch.values.abs() <= WITHIN)
+
+
+def follow_level(system: Scaled, steps: int) -> Scaled:
+    """The same around the median of the latest time steps of each variable, looked at now and then.
+
+    Before the beginning every variable was at its center. A constant that has departed for most of
+    that time is where it belongs.
+    """
+    values = np.where(system.observed, system.values, np.nan)
+    return replace(
+        system,
+        values=values - _levels(values, steps),
+        departures=system.departures - _levels(system.departures, steps),
+    )
+
+
+def _levels(values: np.ndarray, steps: int) -> np.ndarray:
+    """The median of the latest `steps` of each row, looked at every eighth of them."""
+    stride = max(1, steps // LOOKS)
+    history = np.concatenate([np.zeros((len(values), steps)), values], 1)
+    medians = np.zeros((len(values), 0))
+    for begin in range(0, values.shape[1], stride):
+        latest = np.nan_to_num(np.sort(history[:, begin : begin + steps], 1), nan=np.inf)
+        count = np.isfinite(latest).sum(1)
+        middle = np.take_along_axis(latest, (np.maximum(count, 1) - 1)[:, None] // 2, 1)
+        medians = np.append(medians, np.where(np.isfinite(middle), middle, 0.0), 1)
+    return np.repeat(medians, stride, 1)[:, : values.shape[1]]

@@ -56,7 +56,9 @@ class Joint:
     schema: ClassVar[Check] = record(
         {"window": STEPS, "count": whole(1), "noise": optional(number(0))}
     )
-    _latest: dict[tuple[int, ...], Tensor] = field(default_factory=dict, repr=False, compare=False)
+    _latest: dict[tuple[int, ...], tuple[Tensor, Tensor]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def name(self) -> str:
@@ -90,42 +92,54 @@ class Joint:
         return cls(covariance, count, None if noise is None else float(noise))
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Errors [window, variable, time] of what was observed of known members, else NaN."""
+        """Errors [window, variable, time]: 0 where nothing was observed, NaN if not known."""
         errors = torch.full_like(batch.values, torch.nan)
         assert batch.static is not None
         evidence = is_evidence(batch)
         for place, numbers in enumerate(batch.static):
             rows = (batch.members[place] & (numbers < self.count)).nonzero()[:, 0]
             if len(rows):
-                values = torch.where(batch.observed[place, rows], batch.values[place, rows], 0.0)
-                found = self._errors(numbers[rows], values.T, evidence[place, rows].T)
-                errors[place, rows] = found.T.to(errors.dtype)
-        return torch.where(batch.observed, errors, torch.nan)
+                observed = batch.observed[place, rows].T
+                values = torch.where(observed, batch.values[place, rows].T, 0.0)
+                found = self._errors(numbers[rows], values, observed, evidence[place, rows].T)
+                errors[place, rows] = found.T
+        return torch.where(batch.observed, errors, 0.0)
 
-    def _errors(self, numbers: Tensor, values: Tensor, evidence: Tensor) -> Tensor:
+    def _errors(
+        self, numbers: Tensor, values: Tensor, observed: Tensor, evidence: Tensor
+    ) -> Tensor:
         """Errors [time, variable] of the variables with these numbers."""
-        precision = self._precision(tuple(numbers.tolist()))
+        whole, present = self._precisions(tuple(numbers.tolist()))
         last = slice(-len(numbers), None)
-        scale = 1 / precision.diagonal()[last] if self.noise is None else self.noise
+        scale = 1 / whole.diagonal()[last] if self.noise is None else self.noise
+        credible = values.clone()
+        far = (observed & ~evidence).any(1).nonzero()[:, 0]
+        if len(far):
+            # By the others at that time: windows would take many times as long.
+            known = evidence[far]
+            filled = _fill(torch.where(known, values[far], 0.0), known, present)
+            credible[far] = torch.where(observed[far], filled, 0.0)
         parts = []
-        for windows, known in _windows(values, evidence, self.window):
-            filled = torch.where(known, windows, 0.0)
+        for windows, known in _windows(credible, observed, self.window):
             gaps = (~known).any(1).nonzero()[:, 0]
             if len(gaps):
-                filled[gaps] = _fill(filled[gaps], known[gaps], precision)
-            error = (filled @ precision[:, last]) * scale
-            # What was filled in is what was expected.
-            parts.append(error + torch.where(known, 0.0, windows - filled)[:, last])
-        return torch.cat(parts)
+                windows[gaps] = _fill(windows[gaps], known[gaps], whole)
+            parts.append((windows @ whole[:, last]) * scale)
+        # What was filled in is what was expected, more or less.
+        return torch.cat(parts) + values - credible
 
-    def _precision(self, numbers: tuple[int, ...]) -> Tensor:
-        """The inverse of the covariance of these variables."""
+    def _precisions(self, numbers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """The inverse of the covariance of these variables, over a window and at one time."""
         if numbers not in self._latest:
-            steps = torch.arange(self.window)[:, None] * self.count
-            entries = (steps + torch.tensor(numbers)).flatten()
-            covariance = self.covariance[entries][:, entries]
+            entries = torch.tensor(numbers)
+            present = self.covariance[entries][:, entries]
+            entries = (torch.arange(self.window)[:, None] * self.count + entries).flatten()
+            whole = self.covariance[entries][:, entries]
             self._latest.clear()
-            self._latest[numbers] = torch.linalg.inv(covariance).float()
+            self._latest[numbers] = (
+                torch.linalg.inv(whole).float(),
+                torch.linalg.inv(present).float(),
+            )
         return self._latest[numbers]
 
     def to(self, device: torch.device) -> None:

@@ -36,7 +36,7 @@ class Reconstruction:
     schema: ClassVar[Check] = record({"config": NETWORK, "context": STEPS})
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Errors [window, variable, time] of all that was observed of members, else NaN."""
+        """Errors [window, variable, time]; 0 where nothing was observed of a member."""
         device = next(self.network.parameters()).device
         length, context = batch.values.shape[-1], self.context
         assert batch.static is not None
@@ -66,7 +66,7 @@ class Reconstruction:
                 if place == 0:
                     count[inside] += 1
         counts = batch.observed & batch.members.unsqueeze(-1)
-        return torch.where(counts, batch.values - total / count.to(total), torch.nan)
+        return torch.where(counts, batch.values - total / count.to(total), 0.0)
 
     def _windows_at_once(self, batch: Batch) -> int:
         return max(1, ROWS_AT_ONCE // batch.values.shape[1])

@@ -56,10 +56,10 @@ class Ridge:
         return cls(found.float(), lags)
 
     def __call__(self, batch: Batch) -> Tensor:
-        """Errors [window, variable, time] of all that was observed of members, else NaN."""
+        """Errors [window, variable, time]; 0 where nothing was observed of a member."""
         parts = [features @ self.coefficients for _, features in _features(batch, self.lags)]
         counts = batch.observed & batch.members.unsqueeze(-1)
-        return torch.where(counts, batch.values - torch.cat(parts, -1), torch.nan)
+        return torch.where(counts, batch.values - torch.cat(parts, -1), 0.0)
 
     def to(self, device: torch.device) -> None:
         """It is as fast on the CPU, where systems are prepared."""

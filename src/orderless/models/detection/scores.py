@@ -193,6 +193,18 @@ def learn_threshold(
     return _quantile(counted, 1 - share), count if share * count < 1 else None
 
 
+def learn_thresholds(
+    scores: Sequence[np.ndarray], systems: Sequence[Scaled], moving: set[str], share: float
+) -> dict[str, float]:
+    """The (1 - share) quantile of the scores of each variable that moves."""
+    found: dict[str, list[np.ndarray]] = {}
+    for one, system in zip(scores, systems, strict=True):
+        for row, name in zip(one, system.names, strict=True):
+            if name in moving:
+                found.setdefault(name, []).append(row)
+    return {name: _quantile(rows, 1 - share) for name, rows in sorted(found.items())}
+
+
 def _over_variables(scores: Sequence[np.ndarray], systems: Sequence[Scaled]) -> list[np.ndarray]:
     """The mean over the variables observed at each time of each system; NaN where none is.
 
