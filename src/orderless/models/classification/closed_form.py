@@ -23,6 +23,8 @@ MANY_CASES = 3000
 MOST_FEATURES = 3000
 ENTRIES = 2**28
 """Features of all cases that are held at a time."""
+OUTPUTS = 3e9
+"""Of kernels, over all cases: half a minute on a core."""
 EMPHASES = (0.0, 0.5, 1.0)
 """What features of changes may be multiplied by."""
 FEATURES: Mapping[str, type[Any]] = {one.kind: one for one in (FlatFeatures, ConvolutionFeatures)}
@@ -138,11 +140,13 @@ def fit_convolutions(cases: Cases, target: Target, names: int) -> CrossFitted:
     """
     device = target.codes.device
     many = len(cases) > MANY_CASES
-    most = min(MOST_FEATURES, ENTRIES // len(cases)) if many else ENTRIES // len(cases)
+    most = min(MOST_FEATURES if many else ENTRIES, ENTRIES // len(cases))
     features = ConvolutionFeatures(names, cases.length, GROUPS)
-    if features.count > most:
-        fewer = max(2, int(GROUPS * most / features.count))
-        features = ConvolutionFeatures(names, cases.length, fewer)
+    steps = int(cases.series.lengths.sum())
+    cost = steps * features.outputs(cases.names.shape[1])
+    share = min(1.0, most / features.count, OUTPUTS / cost)
+    if share < 1.0:
+        features = ConvolutionFeatures(names, cases.length, max(2, int(GROUPS * share)))
     features.to(device)
     spread = torch.linspace(0, len(cases) - 1, min(SAMPLE, len(cases)), device=device).long()
     features.draw(cases.batch(spread))

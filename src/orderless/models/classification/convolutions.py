@@ -99,6 +99,15 @@ class ConvolutionFeatures(nn.Module):
             marks += [torch.full((half,), changes, device="cpu") for changes in (False, True)]
         return torch.cat(marks)
 
+    def outputs(self, variables: int) -> int:
+        """Outputs of kernels at each time step of a case with so many variables: what it costs."""
+        return sum(
+            rows * one.outputs
+            for banks, rows in ((self.together, 1), (self.alone, variables))
+            for one in banks.modules()
+            if isinstance(one, Bank)
+        )
+
     def draw(self, batch: Batch) -> None:
         """Draw the kernels, always the same; thresholds are learned from some cases."""
         random = torch.Generator().manual_seed(0)
@@ -179,6 +188,11 @@ class Bank(nn.Module):
     def count(self) -> int:
         """How many features there are."""
         return 2 * self.competing[..., 0].numel() + 4 * self.thresholds.numel()
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of its kernels at each time step."""
+        return self.competing[..., 0].numel() + self.thresholds.numel()
 
     @torch.no_grad()
     def learn_thresholds(self, channels: Tensor, valid: Tensor) -> None:
