@@ -108,9 +108,9 @@ class ConvolutionFeatures(nn.Module):
             if isinstance(one, Bank)
         )
 
-    def draw(self, batch: Batch) -> None:
-        """Draw the kernels, always the same; thresholds are learned from some cases."""
-        random = torch.Generator().manual_seed(0)
+    def draw(self, batch: Batch, seed: int = 0) -> None:
+        """Draw the kernels; thresholds are learned from some cases."""
+        random = torch.Generator().manual_seed(seed)
         for one in self.modules():
             if isinstance(one, Bank):
                 one.draw(random)
@@ -221,22 +221,25 @@ class Bank(nn.Module):
         outputs = self._convolve(channels, valid, self.mix_competing, self.competing)
         outputs = outputs.unflatten(1, self.competing.shape[:2])
         scores = []
-        for one in (outputs, -outputs):
-            best = one.amax(2, keepdim=True)
-            won = (one == best) * (best.clamp(min=0.0) * there.unsqueeze(1))
-            scores.append((won.sum(-1) / steps.unsqueeze(-1) + FLOOR).sqrt().flatten(1))
+        for best, sign in (
+            (outputs.amax(2, keepdim=True), 1.0),
+            (outputs.amin(2, keepdim=True), -1.0),
+        ):
+            size = (sign * best).clamp(min=0.0) * there.unsqueeze(1)
+            won = (outputs == best).to(size) @ size.transpose(2, 3)
+            scores.append((won.squeeze(-1) / steps.unsqueeze(-1) + FLOOR).sqrt().flatten(1))
         return torch.cat(scores, 1)
 
     def _hold(self, channels: Tensor, valid: Tensor, there: Tensor, steps: Tensor) -> Tensor:
         outputs = self._convolve(channels, valid, self.mix_held, self.held.unsqueeze(1))
-        time = (there.cumsum(-1) / steps.unsqueeze(-1)).transpose(1, 2)
+        time = there.cumsum(-1) / steps.unsqueeze(-1)
+        sums = torch.cat((there, time), 1).transpose(1, 2)
         found = []
         for level in self.thresholds.unbind(1):
             excess = outputs - level[:, None]
             above = (excess + 0.5).clamp_(0.0, 1.0) * there
-            count = above.sum(-1)
-            size = (excess.clamp_(min=0.0) * there).sum(-1)
-            when = (above @ time).squeeze(-1)
+            count, when = (above @ sums).unbind(-1)
+            size = (excess.clamp_(min=0.0) @ sums[..., :1]).squeeze(-1)
             some = count.clamp(min=1.0)
             found += [count / steps, size / some, when / some, _longest(above) / steps]
         return torch.cat(found, 1)
