@@ -255,10 +255,10 @@ class Classifier(Estimator):
         """
         if NETWORK not in members:
             return 0
-        epochs = int(self.epochs)
-        if self.members is None:
-            epochs = min(epochs, affordable_epochs(cases))
-        return epochs if self.members is not None or epochs >= FEWEST_EPOCHS else 0
+        if self.members is not None:
+            return int(self.epochs)
+        affordable = affordable_epochs(cases)
+        return min(int(self.epochs), affordable) if affordable >= FEWEST_EPOCHS else 0
 
     def _plan(self) -> NetworkPlan:
         config = build_network_config(

@@ -39,6 +39,8 @@ LEVELS = (0.25, 0.5, 0.8)
 """Quantiles of the outputs that are thresholds."""
 SOFTNESS = 0.1
 """Width of a threshold, in standard deviations of the output."""
+FAINT = 1e-4
+"""Standard deviation of an output that says nothing; values have one of about 1."""
 MOST_MIXED = 9
 """Channels added up."""
 FLOOR = 1e-3
@@ -71,7 +73,7 @@ class ConvolutionFeatures(nn.Module):
 
         def banks(channels: int, groups: int) -> nn.ModuleList:
             return nn.ModuleList(
-                [Bank(channels, groups, one, edge) for edge in EDGES for one in dilations]
+                [Bank(channels, max(2, groups), one, edge) for edge in EDGES for one in dilations]
             )
 
         self.together = banks(names or SUMMARIES, groups if names else -(-groups // 2))
@@ -199,8 +201,12 @@ class Bank(nn.Module):
         """Quantiles of the outputs; a kernel is scaled so that a threshold is one unit wide."""
         outputs = self._convolve(channels, valid, self.mix_held, self.held.unsqueeze(1))
         each = outputs.transpose(0, 1)[:, valid]
+        if not each.shape[1]:
+            return
         each = each[:, :: max(1, each.shape[1] // 2**14)]
-        width = (SOFTNESS * each.std(1, correction=0)).clamp(min=1e-6)
+        deviation = each.std(1, correction=0)
+        # Where all that is left of channels that cancel out is rounding, it stays small.
+        width = torch.where(deviation > FAINT, SOFTNESS * deviation, 1.0)
         levels = torch.tensor(LEVELS, dtype=each.dtype, device=each.device)
         self.held.div_(width[:, None])
         self.thresholds.copy_(torch.quantile(each / width[:, None], levels, dim=1).T)
