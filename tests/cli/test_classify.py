@@ -56,7 +56,7 @@ def test_a_column_of_classes_does_not_pass_for_a_variable_in_silence(files, tmp_
     (tmp_path / "cases.csv").write_text(text)
     columns = ["--group", "case", "--time", "step"]
     command = ["fit", str(tmp_path / "cases.csv"), "--task", "classify", *columns]
-    command += ["--label", "class", "--preset", "tiny", "--epochs", "0", "--quiet"]
+    command += ["--label", "class", "--preset", "tiny", "--epochs", "1", "--quiet"]
     assert main([*command, "--out", str(tmp_path / "names")]) == 0
     assert main(["classify", str(tmp_path / "names"), str(tmp_path / "cases.csv"), *columns]) == 0
     said = capsys.readouterr().err
@@ -83,7 +83,7 @@ def test_classes_that_are_numbers_are_scored_by_value(files, numbered, tmp_path,
     columns = ["--group", "case", "--time", "step", "--label", "class"]
     names = str(tmp_path / "names")
     command = ["fit", str(numbered(1, 2, 3)), "--task", "classify", *columns, "--out", names]
-    assert main([*command, "--preset", "tiny", "--epochs", "0", "--quiet"]) == 0
+    assert main([*command, "--preset", "tiny", "--epochs", "1", "--quiet"]) == 0
     texts = tmp_path / "cases.ts"
     text = (files / "cases.ts").read_text()
     for name, label in {":drift": ":1.0", ":fast": ":2.0", ":slow": ":3.0"}.items():

@@ -1,11 +1,13 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.model_selection import LeaveOneOut, cross_val_score
 
 from orderless import Classifier, load
 from orderless.data.simulate import motions
 from orderless.errors import DataError, NotFittedError, SettingError, VariableMismatch
+from orderless.models.classification import closed_form
 
 CASES, LABELS, NAMES = motions(0, cases=48)
 SMALL = {"channels": 16, "states": 2, "stride": 4, "patch": 8}
@@ -299,3 +301,22 @@ def test_a_stopped_network_goes_on_and_ends_the_same(tmp_path):
     np.testing.assert_array_equal(whole.predict_proba(CASES[:5]), folders.predict_proba(CASES[:5]))
     again = quick(**settings).fit(CASES[:12], LABELS[:12], checkpoint=tmp_path)
     np.testing.assert_array_equal(whole.predict_proba(CASES[:5]), again.predict_proba(CASES[:5]))
+
+
+def test_many_cases_have_several_ridges_with_kernels_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setattr(closed_form, "MANY_CASES", 10)
+    monkeypatch.setattr(closed_form, "MOST_FEATURES", 400)
+    model = quick(members="convolutions").fit(CASES[:36], LABELS[:36])
+    (member,) = model.stack_.members
+    assert len(member.module) == closed_form.RIDGES
+    first, second = (ridge[0].together[0].competing for ridge in member.module[:2])
+    assert not torch.equal(first, second)
+    assert model.score(CASES[36:], LABELS[36:]) > 0.7
+    model.save(tmp_path)
+    other = load(tmp_path).predict_proba(CASES)
+    np.testing.assert_array_equal(other, model.predict_proba(CASES))
+
+
+def test_a_network_that_nobody_asked_for_must_not_take_long(monkeypatch):
+    monkeypatch.setattr("orderless.models.classification.fit.STEPS", 40)
+    assert Classifier(verbose=False, identify=None).fit(CASES, LABELS).history_ == {}

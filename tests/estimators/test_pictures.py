@@ -182,8 +182,8 @@ def test_variables_asked_for_are_drawn_for_a_system_that_has_them(data, tmp_path
 
 def test_names_are_drawn_as_they_are(data, tmp_path):
     odd = dict(zip(("load $/h_$", "$a^$", "$\\frac$", "b"), data.T, strict=True))
-    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False).fit(odd)
-    draw_forecast(model, read_panel(odd), tmp_path / "forecast.png", level=[80])
+    model = Forecaster(6, 24, members="ridge", verbose=False).fit(odd)
+    _draw_forecast(model, odd, tmp_path / "forecast.png")
     detector = orderless.Detector(12, members="ridge", verbose=False).fit(odd)
     _draw_anomalies(detector, odd, tmp_path / "blame.png")
 

@@ -51,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--label", metavar="COLUMN", help="classify: the column of classes")
     parser.add_argument(
-        "--identify", choices=("name",), help="classify: tell variables apart by name"
+        "--identify",
+        choices=("auto", "name", "none"),
+        help="classify: whether to tell variables apart by name (default: auto, as helps)",
     )
     parser.add_argument(
         "--contamination",
@@ -171,6 +173,8 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise SettingError(f"--{name} does not apply to --task {arguments.task}. Leave it out.")
+    if given.get("identify") == "none":
+        given["identify"] = None
     for name in ("network", "training"):
         if getattr(arguments, name):
             given[name] = dict(getattr(arguments, name))

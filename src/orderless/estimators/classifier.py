@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -33,6 +34,7 @@ from orderless.models.classification import (
     FittedStack,
     NetworkPlan,
     Target,
+    affordable_epochs,
     answer,
     check_members,
     fit_closed_forms,
@@ -45,8 +47,8 @@ from orderless.models.threads import threads_for
 IDENTIFY = ("auto", "name", None)
 NAMED = ("wide", "long")
 """Forms of data in which variables have names."""
-BUDGET = 2e8
-"""Values that a network nobody asked for may be trained on, over all epochs."""
+FEWEST_EPOCHS = 10
+"""Of fewer nothing is to be expected."""
 
 
 class Classifier(Estimator):
@@ -63,7 +65,8 @@ class Classifier(Estimator):
     - identify: None for exchangeable variables, "name" to tell them apart, or "auto": where they
       have names (the columns of a frame), what does better on held-out cases; else None.
     - members: which members there may be, of "commonest class", "flat ridge", "convolutions" and
-      "network"; None for all, of which the network only where it trains within a minute or two.
+      "network"; None for all, of which the network only as long as it takes about a minute on two
+      cores: for some `epochs` on small sets, and not at all on large ones.
     - preset, network, epochs, random_state: as for `Forecaster`.
 
     **Other parameters**
@@ -135,10 +138,10 @@ class Classifier(Estimator):
         view = self._choose(panel, views)
         self.identify_ = "name" if view.by_name else None
         self.transform_ = view.transform
-        plan = None
-        if self._wants_network(members, view.cases):
-            plan = self._plan()
-        fitted = fit_stack(view.cases, target, view.closed, members, plan, self._run(checkpoint))
+        epochs = self._epochs(members, view.cases)
+        plan = self._plan() if epochs else None
+        run = replace(self._run(checkpoint), epochs=epochs)
+        fitted = fit_stack(view.cases, target, view.closed, members, plan, run)
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self._write_report(panel, target, views, fitted)
@@ -244,12 +247,17 @@ class Classifier(Estimator):
         chance = float(gain.std()) / len(gain) ** 0.5
         return views[float(gain.mean()) > chance]
 
-    def _wants_network(self, members: tuple[str, ...], cases: Cases) -> bool:
-        """Whether one was asked for, or may be trained within the budget."""
+    def _epochs(self, members: tuple[str, ...], cases: Cases) -> int:
+        """How many epochs a network may be trained for: 0 where there is none.
+
+        One that nobody asked for by name must not take long.
+        """
         if NETWORK not in members:
-            return False
-        entries = cases.series.members.shape[1] * self.length_ * len(cases)
-        return self.members is not None or int(self.epochs) * entries <= BUDGET
+            return 0
+        if self.members is not None:
+            return int(self.epochs)
+        affordable = affordable_epochs(cases)
+        return min(int(self.epochs), affordable) if affordable >= FEWEST_EPOCHS else 0
 
     def _plan(self) -> NetworkPlan:
         config = build_network_config(

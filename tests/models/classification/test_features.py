@@ -171,3 +171,32 @@ def test_summaries_over_variables_are_those_of_numpy():
 def test_the_longest_stretch():
     above = torch.tensor([[1.0, 1, 0, 1, 1, 1, 0], [0.0] * 7, [1.0] * 7])
     assert _longest(above).tolist() == [3, 0, 7]
+
+
+def test_channels_that_cancel_out_make_no_features_of_rounding():
+    """Of one variable all summaries are the same, and a difference of two of them is rounding."""
+    batch = draw(dtype=torch.float32)
+    batch = replace(
+        batch,
+        values=batch.values[:, :1],
+        observed=batch.observed[:, :1],
+        members=batch.members[:, :1],
+        static=batch.static[:, :1],
+    )
+    features = ConvolutionFeatures(0, TIME, 16)
+    features.draw(batch)
+    found = features(replace(batch, values=batch.values * (1 + 1e-7)))
+    torch.testing.assert_close(found, features(batch), rtol=0, atol=1e-4)
+
+
+def test_cases_of_one_time_step_have_features():
+    batch = Batch(
+        torch.arange(6.0).view(3, 2, 1),
+        torch.ones(3, 2, 1, dtype=torch.bool),
+        torch.ones(3, 2, dtype=torch.bool),
+        static=torch.tensor([[1, 2]] * 3),
+    )
+    for names in (0, 2):
+        features = ConvolutionFeatures(names, 1, 8)
+        features.draw(batch)
+        assert features(batch).isfinite().all()

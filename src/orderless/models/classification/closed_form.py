@@ -14,15 +14,19 @@ from orderless.models.classification.flat import FlatFeatures
 from orderless.models.classification.ridge import RidgeScores, fit_ridge, frozen
 from orderless.models.facts import SIZE, rebuild
 from orderless.models.member import Member, State
-from orderless.schema import mapping, plain, record, text
+from orderless.schema import mapping, plain, record, text, whole
 
 GROUPS = 64
 """Of competing kernels at each dilation."""
 MANY_CASES = 3000
 """With more, the ridge is solved by features, of which there must not be more than"""
 MOST_FEATURES = 3000
+RIDGES = 3
+"""At most, where one cannot take all features."""
 ENTRIES = 2**28
 """Features of all cases that are held at a time."""
+OUTPUTS = 3e9
+"""Of kernels, over all cases: half a minute on a core."""
 EMPHASES = (0.0, 0.5, 1.0)
 """What features of changes may be multiplied by."""
 FEATURES: Mapping[str, type[Any]] = {one.kind: one for one in (FlatFeatures, ConvolutionFeatures)}
@@ -69,22 +73,27 @@ class CommonestClass:
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The members `flat ridge` and `convolutions`: a ridge on fixed features.
+    """The members `flat ridge` and `convolutions`: the mean of ridges on fixed features.
 
-    module  the features, then the scores
+    module  a list of pairs: the features, then the scores
     """
 
     module: Any
     kind: ClassVar[str] = "closed form"
 
+    @classmethod
+    def of(cls, *pairs: tuple[Any, RidgeScores]) -> Self:
+        """Features and scores, each with kernels of their own."""
+        return cls(nn.ModuleList([nn.Sequential(*pair) for pair in pairs]))
+
     @property
     def name(self) -> str:
         """A column of a table."""
-        return self.module[0].kind
+        return self.module[0][0].kind
 
     def __call__(self, batch: Batch) -> Tensor:
         """Class probabilities [case, class]."""
-        return self.module(batch)
+        return torch.stack([one(batch) for one in self.module]).mean(0).softmax(-1)
 
     def to(self, device: torch.device) -> None:
         """Move to a device."""
@@ -92,29 +101,35 @@ class ClosedForm:
 
     @staticmethod
     def schema(facts: Any, where: str) -> None:
-        """What builds the features, and the number of classes."""
+        """What builds the features, how often, and the number of classes."""
         outer = {"kind": text("|".join(FEATURES)), "classes": SIZE, "features": mapping(plain)}
-        record(outer)(facts, where)
+        record(outer | {"ridges": whole(1, RIDGES)})(facts, where)
         FEATURES[facts["kind"]].schema(facts["features"], f"{where}.features")
 
     def state(self) -> State:
         """What builds the features, and all tensors."""
-        features, scores = self.module
+        features, scores = self.module[0]
         facts = {
             "kind": features.kind,
             "classes": len(scores.offset),
             "features": features.facts(),
+            "ridges": len(self.module),
         }
         return State(facts, self.module.state_dict())
 
     @classmethod
     def restore(cls, state: State) -> Self:
-        """The same features and the same ridge."""
+        """The same features and the same ridges."""
+        facts = state.facts
+
+        def build() -> tuple[Any, RidgeScores]:
+            features = FEATURES[facts["kind"]](**facts["features"])
+            return features, RidgeScores(features.count, facts["classes"])
+
         with torch.device("meta"):
-            features = FEATURES[state.facts["kind"]](**state.facts["features"])
-            scores = RidgeScores(features.count, state.facts["classes"])
-        module = nn.Sequential(features, scores)
-        return cls(rebuild(lambda: module, state.tensors, layers=features.layers))
+            pairs = [build() for _ in range(facts["ridges"])]
+        layers = sum(features.layers for features, _ in pairs)
+        return cls(rebuild(lambda: cls.of(*pairs).module, state.tensors, layers))
 
 
 def fit_commonest_class(target: Target) -> CrossFitted:
@@ -128,25 +143,33 @@ def fit_flat_ridge(cases: Cases, target: Target, names: int) -> CrossFitted:
     """A ridge on all values; `names` is 0 for exchangeable variables."""
     features = FlatFeatures(names, cases.length)
     fitted = fit_ridge(answer(features, cases), target)
-    return CrossFitted(ClosedForm(nn.Sequential(features, fitted.scores)), fitted.held_out.float())
+    return CrossFitted(ClosedForm.of((features, fitted.scores)), fitted.held_out.softmax(-1))
 
 
 def fit_convolutions(cases: Cases, target: Target, names: int) -> CrossFitted:
     """A ridge on convolutions; `names` is 0 for exchangeable variables.
 
-    How much changes count beside values is chosen with the penalty where there are few cases.
+    Of few cases one ridge takes all features, and chooses how much changes count beside values. Of
+    many cases there are several ridges with fewer features each: their cost grows with the third
+    power of those.
     """
     device = target.codes.device
     many = len(cases) > MANY_CASES
-    most = min(MOST_FEATURES, ENTRIES // len(cases)) if many else ENTRIES // len(cases)
     features = ConvolutionFeatures(names, cases.length, GROUPS)
-    if features.count > most:
-        fewer = max(2, int(GROUPS * most / features.count))
-        features = ConvolutionFeatures(names, cases.length, fewer)
-    features.to(device)
+    cost = int(cases.series.lengths.sum()) * features.outputs(cases.names.shape[1])
+    groups = GROUPS * min(1.0, OUTPUTS / cost)
+    most = min(MOST_FEATURES if many else ENTRIES, ENTRIES // len(cases))
+    needed = features.count * groups / GROUPS / most
+    ridges = min(RIDGES, max(1, round(needed)))
+    groups = max(2, int(groups / max(needed, 1.0)))
     spread = torch.linspace(0, len(cases) - 1, min(SAMPLE, len(cases)), device=device).long()
-    features.draw(cases.batch(spread))
-    changes = features.of_changes().to(device)
-    emphases = [torch.where(changes, one, 1.0) for one in ((0.5,) if many else EMPHASES)]
-    fitted = fit_ridge(answer(features, cases), target, emphases)
-    return CrossFitted(ClosedForm(nn.Sequential(features, fitted.scores)), fitted.held_out.float())
+    pairs, held_out = [], []
+    for seed in range(ridges):
+        features = ConvolutionFeatures(names, cases.length, groups).to(device)
+        features.draw(cases.batch(spread), seed)
+        changes = features.of_changes().to(device)
+        emphases = [torch.where(changes, one, 1.0) for one in ((0.5,) if many else EMPHASES)]
+        fitted = fit_ridge(answer(features, cases), target, emphases)
+        pairs.append((features, fitted.scores))
+        held_out.append(fitted.held_out)
+    return CrossFitted(ClosedForm.of(*pairs), torch.stack(held_out).mean(0).softmax(-1))

@@ -39,6 +39,8 @@ LEVELS = (0.25, 0.5, 0.8)
 """Quantiles of the outputs that are thresholds."""
 SOFTNESS = 0.1
 """Width of a threshold, in standard deviations of the output."""
+FAINT = 1e-4
+"""Standard deviation of an output that says nothing; values have one of about 1."""
 MOST_MIXED = 9
 """Channels added up."""
 FLOOR = 1e-3
@@ -71,7 +73,7 @@ class ConvolutionFeatures(nn.Module):
 
         def banks(channels: int, groups: int) -> nn.ModuleList:
             return nn.ModuleList(
-                [Bank(channels, groups, one, edge) for edge in EDGES for one in dilations]
+                [Bank(channels, max(2, groups), one, edge) for edge in EDGES for one in dilations]
             )
 
         self.together = banks(names or SUMMARIES, groups if names else -(-groups // 2))
@@ -99,9 +101,18 @@ class ConvolutionFeatures(nn.Module):
             marks += [torch.full((half,), changes, device="cpu") for changes in (False, True)]
         return torch.cat(marks)
 
-    def draw(self, batch: Batch) -> None:
-        """Draw the kernels, always the same; thresholds are learned from some cases."""
-        random = torch.Generator().manual_seed(0)
+    def outputs(self, variables: int) -> int:
+        """Outputs of kernels at each time step of a case with so many variables: what it costs."""
+        return sum(
+            rows * one.outputs
+            for banks, rows in ((self.together, 1), (self.alone, variables))
+            for one in banks.modules()
+            if isinstance(one, Bank)
+        )
+
+    def draw(self, batch: Batch, seed: int = 0) -> None:
+        """Draw the kernels; thresholds are learned from some cases."""
+        random = torch.Generator().manual_seed(seed)
         for one in self.modules():
             if isinstance(one, Bank):
                 one.draw(random)
@@ -165,7 +176,7 @@ class Bank(nn.Module):
     @torch.no_grad()
     def draw(self, random: torch.Generator) -> None:
         """Kernels that add up to zero, and the channels that each of them sees."""
-        competing = torch.randn(self.competing.shape, generator=random, dtype=torch.float32)
+        competing = torch.randn(self.competing.shape, generator=random)
         competing -= competing.mean(-1, keepdim=True)
         self.competing.copy_(competing / competing.abs().sum(-1, keepdim=True))
         kernels = _fixed_kernels()
@@ -180,15 +191,22 @@ class Bank(nn.Module):
         """How many features there are."""
         return 2 * self.competing[..., 0].numel() + 4 * self.thresholds.numel()
 
+    @property
+    def outputs(self) -> int:
+        """Outputs of its kernels at each time step."""
+        return self.competing[..., 0].numel() + self.thresholds.numel()
+
     @torch.no_grad()
     def learn_thresholds(self, channels: Tensor, valid: Tensor) -> None:
         """Quantiles of the outputs; a kernel is scaled so that a threshold is one unit wide."""
         outputs = self._convolve(channels, valid, self.mix_held, self.held.unsqueeze(1))
         each = outputs.transpose(0, 1)[:, valid]
         if not each.shape[1]:
-            return  # changes of cases of one time step
+            return
         each = each[:, :: max(1, each.shape[1] // 2**14)]
-        width = (SOFTNESS * each.std(1, correction=0)).clamp(min=1e-6)
+        deviation = each.std(1, correction=0)
+        # Where all that is left of channels that cancel out is rounding, it stays small.
+        width = torch.where(deviation > FAINT, SOFTNESS * deviation, 1.0)
         levels = torch.tensor(LEVELS, dtype=each.dtype, device=each.device)
         self.held.div_(width[:, None])
         self.thresholds.copy_(torch.quantile(each / width[:, None], levels, dim=1).T)
@@ -209,22 +227,25 @@ class Bank(nn.Module):
         outputs = self._convolve(channels, valid, self.mix_competing, self.competing)
         outputs = outputs.unflatten(1, self.competing.shape[:2])
         scores = []
-        for one in (outputs, -outputs):
-            best = one.amax(2, keepdim=True)
-            won = (one == best) * (best.clamp(min=0.0) * there.unsqueeze(1))
-            scores.append((won.sum(-1) / steps.unsqueeze(-1) + FLOOR).sqrt().flatten(1))
+        for best, sign in (
+            (outputs.amax(2, keepdim=True), 1.0),
+            (outputs.amin(2, keepdim=True), -1.0),
+        ):
+            size = (sign * best).clamp(min=0.0) * there.unsqueeze(1)
+            won = (outputs == best).to(size) @ size.transpose(2, 3)
+            scores.append((won.squeeze(-1) / steps.unsqueeze(-1) + FLOOR).sqrt().flatten(1))
         return torch.cat(scores, 1)
 
     def _hold(self, channels: Tensor, valid: Tensor, there: Tensor, steps: Tensor) -> Tensor:
         outputs = self._convolve(channels, valid, self.mix_held, self.held.unsqueeze(1))
-        time = (there.cumsum(-1) / steps.unsqueeze(-1)).transpose(1, 2)
+        time = there.cumsum(-1) / steps.unsqueeze(-1)
+        sums = torch.cat((there, time), 1).transpose(1, 2)
         found = []
         for level in self.thresholds.unbind(1):
             excess = outputs - level[:, None]
             above = (excess + 0.5).clamp_(0.0, 1.0) * there
-            count = above.sum(-1)
-            size = (excess.clamp_(min=0.0) * there).sum(-1)
-            when = (above @ time).squeeze(-1)
+            count, when = (above @ sums).unbind(-1)
+            size = (excess.clamp_(min=0.0) @ sums[..., :1]).squeeze(-1)
             some = count.clamp(min=1.0)
             found += [count / steps, size / some, when / some, _longest(above) / steps]
         return torch.cat(found, 1)
@@ -291,13 +312,7 @@ def _mix(channels: int, count: int, random: torch.Generator) -> Tensor:
     """A few channels added up with random signs, [count, channel]: mostly one, at most nine."""
     mix = torch.zeros(count, channels)
     for row in mix:
-        some = int(
-            2
-            ** (
-                torch.rand((), generator=random, dtype=torch.float32)
-                * log2(min(channels, MOST_MIXED) + 1)
-            )
-        )
+        some = int(2 ** (torch.rand((), generator=random) * log2(min(channels, MOST_MIXED) + 1)))
         chosen = torch.randperm(channels, generator=random)[:some]
         row[chosen] = (2.0 * torch.randint(0, 2, (some,), generator=random) - 1.0) / some**0.5
     return mix

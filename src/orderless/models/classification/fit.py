@@ -34,6 +34,10 @@ CLOSED = ("commonest class", "flat ridge", "convolutions")
 NETWORK = "network"
 NETWORKS = 3
 """Folds, and networks that are averaged."""
+STEPS = 1000
+"""Of training, for all networks of a stack that must not take long."""
+VALUES = 1e8
+"""In them."""
 PARTS = 5
 """Of the cases; each is left out once to find weights."""
 LEAST_PROBABILITY = 1e-6
@@ -133,6 +137,14 @@ def judge(probabilities: Tensor, codes: Tensor) -> Held:
     wrong = (probabilities.argmax(-1) != codes).double().mean()
     said = probabilities.gather(1, codes[:, None]).clamp(min=LEAST_PROBABILITY)
     return Held(float(wrong), float(-said.log().mean()))
+
+
+def affordable_epochs(cases: Cases) -> int:
+    """How many epochs keep all networks within `STEPS` steps and `VALUES` values."""
+    batch = training_settings(cases)["batch_size"]
+    seen = len(cases) * (NETWORKS - 1)
+    steps = max(1.0, seen / batch)
+    return int(min(STEPS / steps, VALUES / (seen * cases.length * cases.names.shape[1])))
 
 
 def build_task(

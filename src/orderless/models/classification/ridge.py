@@ -26,7 +26,7 @@ CONSTANT = 1e-6
 
 
 class RidgeScores(nn.Module):
-    """Features to class probabilities.
+    """Features to logits: a softmax makes class probabilities of them.
 
     center      [feature]; `unit` is one over the standard deviation, 0 for a constant
     weights     [feature, class]
@@ -41,13 +41,13 @@ class RidgeScores(nn.Module):
         self.sharpness = frozen()
 
     def forward(self, features: Tensor) -> Tensor:
-        """Probabilities [case, class]."""
+        """Logits [case, class]."""
         scores = ((features - self.center) * self.unit) @ self.weights + self.offset
-        return (self.sharpness * scores).softmax(-1)
+        return self.sharpness * scores
 
 
 class FittedRidge(NamedTuple):
-    """A ridge, and what it says of each case, [case, class], fitted without it or its group."""
+    """A ridge, and the logits [case, class] of each case, fitted without it or its group."""
 
     scores: RidgeScores
     held_out: Tensor
@@ -74,7 +74,7 @@ def fit_ridge(features: Tensor, target: Target, emphases: Sequence[Tensor] = ())
     scores.weights.copy_(weights)
     scores.offset.copy_(targets.mean(0))
     scores.sharpness.fill_(sharpness)
-    return FittedRidge(scores, (sharpness * held_out).softmax(-1).float())
+    return FittedRidge(scores, (sharpness * held_out).float())
 
 
 class _Fit(NamedTuple):
