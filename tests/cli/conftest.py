@@ -34,7 +34,7 @@ def files(tmp_path_factory):
 @pytest.fixture(scope="session")
 def forecaster(files):
     folder = files / "forecaster"
-    model = Forecaster(6, 24, network=TINY, epochs=0, verbose=False)
+    model = Forecaster(6, 24, network=TINY, members="ridge", verbose=False)
     model.fit(_read(files / "plant.csv")).save(folder)
     return folder
 

@@ -37,7 +37,7 @@ def test_fit_saves_a_forecaster_and_says_how_it_did(files, tmp_path, capsys):
 
 def test_fit_saves_a_detector(files, tmp_path, capsys):
     command = ["fit", str(files / "healthy.csv"), "--task", "detect", "--contamination", "0.05"]
-    command += [*SMALL, "--context", "24", "--epochs", "0", "--quiet"]
+    command += [*SMALL, "--context", "24", "--members", "ridge", "--quiet"]
     assert main([*command, "--out", str(tmp_path / "watch")]) == 0
     assert capsys.readouterr().out == ""
     assert load(tmp_path / "watch").contamination == 0.05
@@ -49,7 +49,7 @@ def test_fit_saves_a_detector(files, tmp_path, capsys):
 )
 def test_fit_saves_a_classifier(file, columns, files, tmp_path):
     command = ["fit", str(files / file), "--task", "classify", *columns, *SMALL]
-    command += ["--epochs", "0", "--quiet", "--out", str(tmp_path / "names")]
+    command += ["--members", "flat ridge", "--quiet", "--out", str(tmp_path / "names")]
     assert main(command) == 0
     assert load(tmp_path / "names").classes_.tolist() == ["drift", "fast", "slow"]
 
@@ -164,7 +164,7 @@ def test_a_setting_that_has_its_own_flag_is_refused_among_those_of_the_training(
     words, files, tmp_path, capsys
 ):
     command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
-    command += ["--epochs", "0", "--training", words, "--out", str(tmp_path / "model")]
+    command += ["--members", "ridge", "--training", words, "--out", str(tmp_path / "model")]
     assert main(command) == 2
     said = capsys.readouterr().err
     assert f"`training` has {words.partition('=')[0]} = " in said
@@ -212,7 +212,18 @@ def test_shops_keep_their_leading_zeros(tmp_path, capsys):
     rows = [f"{shop},{day},{n}.5" for shop in ("00501", "501") for n, day in enumerate(days)]
     (tmp_path / "shops.csv").write_text("\n".join(["shop,day,x", *rows]) + "\n")
     shops, model = str(tmp_path / "shops.csv"), str(tmp_path / "model")
-    fit = ["fit", shops, "--group", "shop", "--horizon", "2", "--context", "4", "--epochs", "0"]
+    fit = [
+        "fit",
+        shops,
+        "--group",
+        "shop",
+        "--horizon",
+        "2",
+        "--context",
+        "4",
+        "--members",
+        "ridge",
+    ]
     assert main([*fit, "--out", model, "--quiet"]) == 0
     assert main(["predict", model, shops]) == 0
     _, *rows = capsys.readouterr().out.splitlines()

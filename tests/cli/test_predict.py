@@ -122,7 +122,7 @@ def test_a_model_of_a_gpu_is_opened_where_there_is_none(
 def test_a_warning_is_one_line(files, tmp_path, capsys):
     few = tmp_path / "few.csv"
     few.write_text("a\n" + "\n".join(str(i % 7) for i in range(60)))
-    fit = ["--horizon", "6", "--context", "12", "--preset", "tiny", "--epochs", "0", "--quiet"]
+    fit = ["--horizon", "6", "--context", "12", "--preset", "tiny", "--members", "ridge", "--quiet"]
     assert main(["fit", str(few), *fit, "--out", str(tmp_path / "model")]) == 0
     capsys.readouterr()
     picture = ["--plot", str(tmp_path / "p.png")]
@@ -136,7 +136,7 @@ def test_a_model_of_groups_forecasts_a_file_without_them(files, tmp_path, capsys
     grouped = [f"{name},{row}" for name in "ab" for row in rows]
     (tmp_path / "grouped.csv").write_text("\n".join([f"site,{header}", *grouped]))
     fit = ["fit", str(tmp_path / "grouped.csv"), "--group", "site", "--horizon", "6", "--quiet"]
-    fit += ["--context", "12", "--preset", "tiny", "--epochs", "0"]
+    fit += ["--context", "12", "--preset", "tiny", "--members", "ridge"]
     assert main([*fit, "--out", str(tmp_path / "model")]) == 0
     capsys.readouterr()
     command = ["predict", str(tmp_path / "model"), str(files / "plant.csv")]
@@ -158,7 +158,7 @@ def test_a_model_of_a_long_table_forecasts_a_wide_one(files, tmp_path, capsys):
     ]
     (tmp_path / "long.csv").write_text("\n".join(["when,what,level", *long]))
     fit = ["fit", str(tmp_path / "long.csv"), "--time", "when", "--variable", "what", "--value"]
-    fit += ["level", "--horizon", "6", "--context", "12", "--preset", "tiny", "--epochs", "0"]
+    fit += ["level", "--horizon", "6", "--context", "12", "--preset", "tiny", "--members", "ridge"]
     assert main([*fit, "--quiet", "--out", str(tmp_path / "model")]) == 0
     capsys.readouterr()
     command = ["predict", str(tmp_path / "model"), str(files / "plant.csv"), "--time", ""]

@@ -61,7 +61,7 @@ def test_the_names_of_a_ts_file_are_ours_and_nothing_is_said_of_them(
     if model == "named":
         folder = tmp_path / "named"
         fit = ["fit", str(files / "cases.csv"), "--task", "classify", "--group", "case"]
-        fit += ["--label", "class", "--time", "step", "--preset", "tiny", "--epochs", "0"]
+        fit += ["--label", "class", "--time", "step", "--members", "flat ridge"]
         assert main([*fit, "--quiet", "--out", str(folder)]) == 0
     else:
         folder = request.getfixturevalue(model)

@@ -55,7 +55,7 @@ def test_the_verdict_does_not_depend_on_a_reader(
 def test_the_columns_of_fit_are_not_asked_of_a_ts_file(files, tmp_path, capsys):
     (tmp_path / "a.csv").write_text((files / "plant.csv").read_text().replace("time,", "when,"))
     fit = ["fit", str(tmp_path / "a.csv"), "--time", "when", "--horizon", "6", "--context", "12"]
-    fit += ["--preset", "tiny", "--epochs", "0", "--quiet", "--out", str(tmp_path / "model")]
+    fit += ["--preset", "tiny", "--members", "ridge", "--quiet", "--out", str(tmp_path / "model")]
     assert main(fit) == 0
     assert main(["verify", str(tmp_path / "model"), "--data", str(files / "cases.ts")]) == 0
     assert "3 variables" in capsys.readouterr().out

@@ -86,7 +86,9 @@ def test_what_was_set_after_the_fit_waits_for_the_next_when_saved_too(kind, chan
 
 
 def test_intervals_of_trained_quantiles_are_kept_when_the_loss_is_changed(tmp_path):
-    model = Forecaster(4, 12, loss="quantile", network=SMALL, epochs=0, verbose=False).fit(VALUES)
+    model = Forecaster(4, 12, loss="quantile", network=SMALL, members="ridge", verbose=False).fit(
+        VALUES
+    )
     expected = model.predict(VALUES, level=80)
     model.set_params(loss="l1", horizon=9).save(tmp_path)
     found = load(tmp_path).predict(VALUES, level=80)
@@ -268,7 +270,7 @@ def test_saving_onto_a_file_is_refused(tmp_path):
 
 
 def test_what_json_cannot_hold_is_named_before_anything_is_written(tmp_path):
-    model = Forecaster(4, 12, network=SMALL, epochs=0, verbose=False).fit(VALUES)
+    model = Forecaster(4, 12, network=SMALL, members="ridge", verbose=False).fit(VALUES)
     model.columns_ = {"group": object()}
     with pytest.raises(SettingError, match="`columns`"):
         model.save(tmp_path / "model")

@@ -5,7 +5,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from orderless.cli.arguments import add_data, given_columns, setting
+from orderless.cli.arguments import add_data, given_columns, names, setting
 
 EXAMPLES = """\
   orderless fit plant.csv --horizon 24 --out model/
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--contamination",
         type=float,
         metavar="SHARE",
-        help="detect: of ordinary moments, how many may ring (default: 0.01)",
+        help="detect: share of normal time steps that may raise an alarm (default: 0.01)",
     )
     _add_training(parser.add_argument_group("network and training"))
 
@@ -70,7 +70,13 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         choices=("default", "tiny", "paper"),
         help="the network (default: default; detect: tiny)",
     )
-    model.add_argument("--epochs", type=int, metavar="N", help="at most; 0 is the start alone")
+    model.add_argument(
+        "--members",
+        type=names,
+        metavar="NAME,NAME",
+        help='kinds of members, such as "ridge,network" (default: all of the task)',
+    )
+    model.add_argument("--epochs", type=int, metavar="N", help="of each network, at most")
     model.add_argument(
         "--validation-share",
         type=float,
@@ -164,7 +170,15 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
 
     known = inspect.signature(kind).parameters
     asked = ("horizon", "context", "season", "loss", "identify", "contamination")
-    general = ("preset", "epochs", "validation_share", "random_state", "device", "precision")
+    general = (
+        "members",
+        "preset",
+        "epochs",
+        "validation_share",
+        "random_state",
+        "device",
+        "precision",
+    )
     given = {
         name: getattr(arguments, name)
         for name in (*asked, *general)
