@@ -88,10 +88,11 @@ def test_a_stopped_run_says_how_to_go_on_and_the_same_command_does(files, tmp_pa
     out = tmp_path / "model"
     command = [sys.executable, "-c", "import sys; from orderless.cli import main; sys.exit(main())"]
     command += ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
-    command += ["--epochs", "60", "--training", "patience=60", "--out", str(out)]
+    command += ["--members", "network", "--epochs", "60", "--training", "patience=60"]
+    command += ["--out", str(out)]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        kept = out / "checkpoint" / "checkpoint.safetensors"
+        kept = out / "checkpoint" / "network" / "checkpoint.safetensors"
         for _ in range(1200):
             if kept.exists() or run.poll() is not None:
                 break
@@ -106,7 +107,7 @@ def test_a_stopped_run_says_how_to_go_on_and_the_same_command_does(files, tmp_pa
     assert kept.exists()
     subprocess.run(command, check=True, capture_output=True)
     assert not kept.exists()
-    assert len(load(out).history_) == 1 + 60
+    assert len(load(out).history_["network"]) == 1 + 60
 
 
 def test_the_checkpoint_is_gone_once_the_model_is_saved(files, tmp_path):
@@ -150,7 +151,8 @@ def test_a_folder_without_a_checkpoint_has_kept_nothing(tmp_path, capsys, monkey
     command = ["fit", "none.csv", "--out", str(tmp_path / "model"), "--checkpoint", str(tmp_path)]
     assert main(command) == 130
     assert "nothing was kept" in capsys.readouterr().err
-    (tmp_path / FILE_NAME).write_text("a state")
+    (tmp_path / "network").mkdir()
+    (tmp_path / "network" / FILE_NAME).write_text("a state")
     assert main(command) == 130
     assert f"the run so far is kept in {tmp_path}" in capsys.readouterr().err
 

@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> None:
     try:
         model.save(arguments.out)
     except ModelFileError as error:
-        if not (checkpoint / CHECKPOINT).exists():
+        if not _kept(checkpoint):
             raise
         raise ModelFileError(
             f"{error} The run is kept in {checkpoint}: the same command with another --out and "
@@ -149,7 +149,7 @@ def interrupted(arguments: argparse.Namespace) -> str:
     """What a stopped run leaves behind."""
     # Nothing is imported here: whoever stops a program while it loads must not load it again.
     checkpoint = _checkpoint(arguments)
-    if not (checkpoint / CHECKPOINT).exists():
+    if not _kept(checkpoint):
         return "nothing was kept, since training had not begun"
     return f"the run so far is kept in {checkpoint}, and the same command continues it"
 
@@ -158,10 +158,17 @@ def _checkpoint(arguments: argparse.Namespace) -> Path:
     return arguments.checkpoint or arguments.out / "checkpoint"
 
 
+def _kept(checkpoint: Path) -> list[Path]:
+    """The states of trainings in a folder, one for each network."""
+    return sorted(checkpoint.glob(f"*/{CHECKPOINT}"))
+
+
 def _remove(checkpoint: Path) -> None:
-    (checkpoint / CHECKPOINT).unlink(missing_ok=True)
-    if checkpoint.is_dir() and not any(checkpoint.iterdir()):
-        checkpoint.rmdir()
+    for state in _kept(checkpoint):
+        state.unlink(missing_ok=True)
+    for folder in (*checkpoint.glob("*/"), checkpoint):
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
