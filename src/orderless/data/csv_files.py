@@ -59,7 +59,11 @@ def read_csv(path: Path) -> pl.DataFrame:
 
 def _read(path: Path, names: list[str], separator: str) -> pl.DataFrame:
     options = {"separator": separator, "null_values": list(MISSING), "glob": False}
-    frame = pl.read_csv(path, infer_schema_length=None, **options)
+    try:
+        frame = pl.read_csv(path, infer_schema_length=None, **options)
+    except pl.exceptions.ComputeError:
+        # Before polars 2, an integer of more than 64 bits is only text.
+        frame = pl.read_csv(path, infer_schema=False, **options)
     # Names come last: where frames are made, polars takes an empty one for none.
     frame.columns = [str(place) for place in range(len(names))]
     whole = [place for place, one in enumerate(frame.dtypes) if one.is_integer()]
