@@ -12,6 +12,7 @@ from typing import TextIO
 
 import polars as pl
 
+from orderless.data.frames_in import PADDED
 from orderless.data.text_files import read_text
 from orderless.errors import DataError
 
@@ -25,8 +26,6 @@ FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?", re.IGNORECASE)
 # A leading zero among the bytes of a file, where it is no part of a date, a clock or a fraction.
 # That the pattern begins with the zero makes it five times as fast.
 ZERO_WITHIN = re.compile(rb"0(?<![\w.:/+-]0)\d+(?![\w.:/-])")
-# The same in an entry.
-LEADING_ZERO = r"^\s*0\d+\s*$"
 # A name in quotes, after whichever separator, and all of the first row: names may have line breaks.
 QUOTED = re.compile(r'(?<![^,;\t|])"(?:[^"]|"")*+"')
 HEADER = re.compile(rf'(?:{QUOTED.pattern}|[^"\r\n]++|")*+')
@@ -71,7 +70,7 @@ def _read(path: Path, names: list[str], separator: str) -> pl.DataFrame:
         # What names things keeps its leading zeros. Whether it does is asked when roles are.
         texts = pl.read_csv(path, columns=whole, infer_schema=False, **options)
         texts.columns = [str(place) for place in whole]
-        frame = frame.with_columns(one for one in texts if one.str.contains(LEADING_ZERO).any())
+        frame = frame.with_columns(one for one in texts if one.str.contains(PADDED).any())
     # polars makes rows of blank lines, and fills up a row that is too short.
     if len(names) == 1 or frame.to_series(-1).null_count():
         frame = frame.filter(~pl.Series(_blank_rows(path, len(names), separator), dtype=pl.Boolean))
@@ -89,7 +88,7 @@ def _read_numbers(column: pl.Series) -> pl.Series:
     for dtype in (pl.Int64, pl.Float64):
         numbers = entries.cast(dtype, strict=False)
         if numbers.null_count() == entries.null_count():
-            return entries if entries.str.contains(LEADING_ZERO).any() else numbers
+            return entries if entries.str.contains(PADDED).any() else numbers
     truth = entries.str.to_lowercase()
     return truth == "true" if truth.drop_nulls().is_in(["true", "false"]).all() else column
 
@@ -119,7 +118,7 @@ def _header(path: Path) -> tuple[list[str], str]:
 
 def _blank_rows(path: Path, columns: int, separator: str) -> list[bool]:
     """Whether each row is a blank line. A row of the wrong length is refused."""
-    usual = csv.field_size_limit(2**31 - 1)
+    limit = csv.field_size_limit(2**31 - 1)
     try:
         with path.open(encoding="utf-8-sig", newline="\n") as file:
             rows = _count_entries(file, separator)
@@ -142,7 +141,7 @@ def _blank_rows(path: Path, columns: int, separator: str) -> list[bool]:
     except csv.Error as error:
         raise DataError(f"{path.name} cannot be read as CSV ({error}).") from error
     finally:
-        csv.field_size_limit(usual)
+        csv.field_size_limit(limit)
 
 
 def _count_entries(file: TextIO, separator: str) -> Iterator[tuple[int, bool]]:

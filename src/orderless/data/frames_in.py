@@ -37,14 +37,14 @@ class Column:
     """One column as it came, one of the first three being there.
 
     values      numbers, truth values or text, null where missing
-    moments     time stamps or durations in UTC, NaT where missing
+    times       time stamps or durations in UTC, NaT where missing
     odd         what it holds that is neither, for an error
     form        what its library says about it: name, type, unit and zone of time
     """
 
     label: Hashable
     values: pl.Series | None = None
-    moments: np.ndarray | None = None
+    times: np.ndarray | None = None
     odd: str = ""
     form: TimeForm = field(default_factory=TimeForm)
 
@@ -70,8 +70,8 @@ class Column:
     @cached_property
     def stamps(self) -> tuple[np.ndarray, TimeForm] | None:
         """Time stamps in nanoseconds and how they were written; None where there are none."""
-        if self.moments is not None:
-            return to_nanoseconds(self.moments, self.where), self.form
+        if self.times is not None:
+            return to_nanoseconds(self.times, self.where), self.form
         return None if self.text is None else parse_text(self.text, self.where, self.form)
 
     @cached_property
@@ -305,8 +305,8 @@ def _from_pandas(label: Hashable, column: Any) -> Column:
     """A column from a series of pandas."""
     dtype = column.dtype
     if getattr(dtype, "tz", None) is not None:
-        moments = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
-        return _time(label, moments, dtype.unit, dtype, name_of_zone(dtype.tz))
+        times = column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()
+        return _time(label, times, dtype.unit, dtype, name_of_zone(dtype.tz))
     if isinstance(dtype, np.dtype):
         return _from_array(label, column.to_numpy(), dtype)
     if hasattr(dtype, "pyarrow_dtype"):
@@ -337,11 +337,11 @@ def _from_index(index: Any) -> Column | None:
 
 
 def _time(
-    label: Hashable, moments: np.ndarray, unit: str, dtype: Any = None, zone: str | None = None
+    label: Hashable, times: np.ndarray, unit: str, dtype: Any = None, zone: str | None = None
 ) -> Column:
-    kind = "duration" if moments.dtype.kind == "m" else "date" if unit == "D" else "datetime"
+    kind = "duration" if times.dtype.kind == "m" else "date" if unit == "D" else "datetime"
     form = TimeForm(kind, label, time_zone=zone, unit=unit, dtype=dtype)
-    return Column(label, moments=moments, form=form)
+    return Column(label, times=times, form=form)
 
 
 def _odd(label: Hashable, holds: str | list[Any]) -> Column:

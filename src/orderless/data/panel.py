@@ -1,4 +1,4 @@
-"""What flows between the rooms: independent systems, each a set of variables along time.
+"""What flows between the modules: independent systems, each a set of variables along time.
 
 Values lie [variable, time] on a regular grid of time stamps. What was not observed is marked in
 `observed`; its value is NaN and must not be used. Systems may differ in length and in variables.

@@ -1,8 +1,8 @@
 """Frames and arrays in, a `Panel` out. What cannot be read raises `DataError` in words.
 
 Arrays, tensors and lists of them need nothing but NumPy. Frames are pandas, polars or Arrow tables
-(any eager frame that narwhals knows), or a mapping from column names to arrays; what happens to
-what they hold is told in `ingest`.
+(any eager frame that narwhals knows), or a mapping from column names to arrays; `ingest` says what
+becomes of gaps, duplicates, time zones and the like.
 """
 
 from collections.abc import Hashable, Mapping, Sequence

@@ -65,7 +65,7 @@ def assign_roles(
                 f"{[str(one) for one in by_label]}. Name one of these, or pass {role}=None."
             )
         found = by_label[label]
-        if role in ("group", "variable") and (found.odd or found.moments is not None):
+        if role in ("group", "variable") and (found.odd or found.times is not None):
             raise DataError(f"The {found.where} holds values that cannot name anything. Use text.")
         if role == "time" and found.odd:
             raise DataError(f"The {found.where} holds {found.odd}, which is no time. Convert it.")
@@ -161,8 +161,8 @@ def _can_name(column: Column) -> bool:
 
 def _check_long(text: Column, time: Column, group: Column | None) -> None:
     """Refuse text that is one of several at each time: as a name, it would tear readings apart."""
-    moments = {"time": _distinct(time)} | ({} if group is None else {"group": _distinct(group)})
-    alone = not pl.DataFrame(moments).is_duplicated().any()
+    pairs = {"time": _distinct(time)} | ({} if group is None else {"group": _distinct(group)})
+    alone = not pl.DataFrame(pairs).is_duplicated().any()
     if alone and _distinct(text).n_unique() > 1:
         raise DataError(
             f"The {text.where} may name the variables of a long frame, but no time stamp has two "
@@ -175,8 +175,8 @@ def _distinct(column: Column) -> pl.Series:
     """Something that differs where the entries of a column do."""
     if column.values is not None:
         return column.values
-    assert column.moments is not None
-    return pl.Series(column.moments.astype(np.int64))
+    assert column.times is not None
+    return pl.Series(column.times.astype(np.int64))
 
 
 def _names_variables(column: Column, time: Column) -> bool:

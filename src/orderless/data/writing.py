@@ -198,8 +198,8 @@ def _frame(
         )
     head += _time(panel, stamps)
     if cutoffs is not None:
-        spread = [np.repeat(one, at.shape[1]) for one, at in zip(cutoffs, times, strict=True)]
-        head.append(_stamps(panel, "cutoff", in_rows(spread)))
+        repeated = [np.repeat(one, at.shape[1]) for one, at in zip(cutoffs, times, strict=True)]
+        head.append(_stamps(panel, "cutoff", in_rows(repeated)))
     # Systems of a wide frame have the same variables, in the order of its columns.
     values = [
         np.concatenate([one.swapaxes(0, 1).reshape(len(names), -1) for one in systems], 1)
