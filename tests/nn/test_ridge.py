@@ -153,7 +153,7 @@ def test_missing_targets_are_left_out_of_the_fit(weights):
     asked = torch.rand(y.shape, generator=torch.Generator().manual_seed(0)) < 0.8
     linear = LinearForecast(CONTEXT, HORIZON, pooled=False).double()
     train = RidgeStatistics(linear)
-    train.update(x, torch.where(asked, y, torch.nan), target_present=asked)
+    train.update(x, torch.where(asked, y, torch.nan), target_observed=asked)
     linear.fit(train, [(train, statistics(linear, x, y))])
     assert error(linear.own, weights[0]) < 0.05
 

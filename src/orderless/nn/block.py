@@ -34,9 +34,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, *, members: Tensor | None, observed: Tensor | None) -> Tensor:
         """The tokens after this block."""
-        present = presence(members, observed)
+        mask = presence(members, observed)
         u, output_gate = self.input(self.norm(x)).chunk(2, dim=-1)
-        u = keep(silu(self.convolution(keep(u, present))), present)
+        u = keep(silu(self.convolution(keep(u, mask))), mask)
         results = [
             self.branch_norms[name](branch(u, members=members, observed=observed)[0])
             for name, branch in self.branches.items()
@@ -113,9 +113,9 @@ def _branch(name: str, config: NetworkConfig) -> nn.Module:
 
 
 def _token_mean(y: Tensor, members: Tensor | None, observed: Tensor | None) -> Tensor:
-    """The mean over present tokens, [B,V,1,C]; y is 0 where nothing is present."""
-    present = presence(members, observed)
-    if present is None or present.shape[-1] == 1:
+    """The mean over observed tokens, [B,V,1,C]; y is 0 where nothing is observed."""
+    mask = presence(members, observed)
+    if mask is None or mask.shape[-1] == 1:
         return y.mean(2, keepdim=True)
-    count = present.sum(2, keepdim=True).clamp(min=1).unsqueeze(-1)
+    count = mask.sum(2, keepdim=True).clamp(min=1).unsqueeze(-1)
     return y.sum(2, keepdim=True) / count

@@ -28,8 +28,8 @@ class ClassificationNetwork(nn.Module):
     Reordering still changes nothing, renaming does; a name that was never seen gets the embedding
     of unknown ones, which is trained by now and then forgetting a name.
 
-    **Call** `network(x, present=None, members=None, identities=None)`: x [batch, variable, time] of
-    any length; `present` like x, False where a value is missing or padding; `members`
+    **Call** `network(x, observed=None, members=None, identities=None)`: x [batch, variable, time]
+    of any length; `observed` like x, False where a value is missing or padding; `members`
     [batch, variable], False for padding; `identities` from `identify`, [variable] or
     [batch, variable], needed exactly when there are names. Returns scores [batch, class].
     """
@@ -64,7 +64,7 @@ class ClassificationNetwork(nn.Module):
     def forward(
         self,
         x: Tensor,
-        present: Tensor | None = None,
+        observed: Tensor | None = None,
         members: Tensor | None = None,
         identities: Tensor | None = None,
     ) -> Tensor:
@@ -80,22 +80,23 @@ class ClassificationNetwork(nn.Module):
             identities = self._forget_some(identities.expand(x.shape[:2]))
             at_input = self.name_at_input(identities)
             at_output = self.name_at_output(identities)
-        known = presence(members, present)
-        values, _, _ = normalize(x, known, center=config.center, scale=config.scale)
-        tokens, there = self.body(values, present, members, identity=at_input)
+        values, _, _ = normalize(
+            x, presence(members, observed), center=config.center, scale=config.scale
+        )
+        tokens, mask = self.body(values, observed, members, identity=at_input)
         batch, variables = x.shape[:2]
         # Tokens are the set that is summed up here: [B V, token, 1, D].
         tokens = tokens.flatten(0, 1)
         seen = None
-        if there is not None:
-            seen = there.expand(batch, variables, tokens.shape[1]).flatten(0, 1)
+        if mask is not None:
+            seen = mask.expand(batch, variables, tokens.shape[1]).flatten(0, 1)
         each = self.over_time(tokens.unsqueeze(2), None if seen is None else seen.unsqueeze(2))
         each = each.squeeze(1) + self.in_order(places(tokens, seen).flatten(1))
         each = each.reshape(batch, variables, 1, -1)
         if at_output is not None:
             gain, shift = at_output.unsqueeze(2).chunk(2, dim=-1)
             each = each * (1 + gain) + shift
-        anywhere = None if there is None else there.any(2, keepdim=True)
+        anywhere = None if mask is None else mask.any(2, keepdim=True)
         everything = self.over_variables(each, anywhere).squeeze(1)
         return self.score(self.dropout(everything))
 
@@ -106,25 +107,25 @@ class ClassificationNetwork(nn.Module):
         return torch.where(forgotten, UNKNOWN, identities)
 
 
-def places(tokens: Tensor, present: Tensor | None) -> Tensor:
+def places(tokens: Tensor, observed: Tensor | None) -> Tensor:
     """Tokens [row, token, channel] as `PLACES` weighted means in their order, however many.
 
-    Where nothing is present tokens are 0.
-    Places divide the time from the first token that is present [row, token] to the last evenly. A
+    Where nothing is observed tokens are 0.
+    Places divide the time from the first token that is observed [row, token] to the last evenly. A
     token counts by its distance from the middle of a place, none beyond that of the next.
     """
     count = tokens.shape[1]
-    if present is None:
-        present = torch.ones(1, count, dtype=torch.bool, device=tokens.device)
+    if observed is None:
+        observed = torch.ones(1, count, dtype=torch.bool, device=tokens.device)
     position = torch.arange(count, device=tokens.device, dtype=tokens.dtype)
-    first = torch.where(present, position, count).amin(1, keepdim=True)
-    last = torch.where(present, position, -1).amax(1, keepdim=True)
+    first = torch.where(observed, position, count).amin(1, keepdim=True)
+    last = torch.where(observed, position, -1).amax(1, keepdim=True)
     length = (last - first + 1).clamp(min=1)
     middle = (torch.arange(PLACES, device=tokens.device, dtype=tokens.dtype) + 0.5) / PLACES
     share = (position - first + 0.5) / length
     reach = (1 / length).clamp(min=1 / PLACES).unsqueeze(-1)
     near = (1 - (share.unsqueeze(1) - middle[:, None]).abs() / reach).clamp(min=0.0)
-    near = near * present.unsqueeze(1)
+    near = near * observed.unsqueeze(1)
     weights = near / near.sum(-1, keepdim=True).clamp(min=1e-6)
     return weights @ tokens
 
@@ -132,7 +133,7 @@ def places(tokens: Tensor, present: Tensor | None) -> Tensor:
 class SetSummary(nn.Module):
     """Sums up a set of vectors by its mean, maximum and an attention over it.
 
-    Features [batch, element, 1, channel] and where they are present, [batch, element, 1], give
+    Features [batch, element, 1, channel] and where they are observed, [batch, element, 1], give
     [batch, 1, channel].
     """
 
@@ -143,17 +144,17 @@ class SetSummary(nn.Module):
         self.mix = nn.Linear(3 * channels, channels)
         self.activation = nn.GELU()
 
-    def forward(self, x: Tensor, present: Tensor | None) -> Tensor:
-        """One vector for each set; that of nothing, when nothing is present."""
-        x = keep(x, present)
-        attended = attention_pool(x, self.key(x), self.query_weight, observed=present)
-        parts = (mean_pool(x, observed=present), _maximum(x, present), attended)
+    def forward(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """One vector for each set; that of nothing, when nothing is observed."""
+        x = keep(x, observed)
+        attended = attention_pool(x, self.key(x), self.query_weight, observed=observed)
+        parts = (mean_pool(x, observed=observed), _maximum(x, observed), attended)
         return self.activation(self.mix(torch.cat(parts, dim=-1)))
 
 
-def _maximum(x: Tensor, present: Tensor | None) -> Tensor:
-    if present is None:
+def _maximum(x: Tensor, observed: Tensor | None) -> Tensor:
+    if observed is None:
         return x.amax(1)
     lowest = torch.finfo(x.dtype).min
-    largest = torch.where(present.unsqueeze(-1), x, lowest).amax(1)
-    return torch.where(present.any(1).unsqueeze(-1), largest, 0.0)
+    largest = torch.where(observed.unsqueeze(-1), x, lowest).amax(1)
+    return torch.where(observed.any(1).unsqueeze(-1), largest, 0.0)

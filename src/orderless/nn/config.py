@@ -43,7 +43,7 @@ class NetworkConfig:
     coupling: str = "field"
     """`field`, `feedback`, or `none`: then nothing at all crosses the variables."""
     center: str = "mean"
-    """What a look-back is centred by: its `mean`, its `last` value, or `none`."""
+    """What a context is centered by: its `mean`, its `last` value, or `none`."""
     scale: bool = True
     """Whether it is divided by its standard deviation as well."""
     skip: bool = True

@@ -40,9 +40,9 @@ class ForecastingNetwork(nn.Module):
     - the deep part starts at exactly zero, so before training the forecast is the start.
     - quantiles lie around the point, by a head of their own; they never cross.
 
-    **Call** `network(x, present=None, members=None)`: x [batch, variable, context]; `present` like
-    x, False where a value is missing and may be anything; `members` [batch, variable], False for
-    padding. Returns `Forecast`.
+    **Call** `network(x, observed=None, members=None)`: x [batch, variable, context]; `observed`
+    like x, False where a value is missing and may be anything; `members` [batch, variable], False
+    for padding. Returns `Forecast`.
     """
 
     levels: Tensor
@@ -97,21 +97,21 @@ class ForecastingNetwork(nn.Module):
         self.linear.load_state_dict({name: given.get(name, own[name]) for name in own})
 
     def forward(
-        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+        self, x: Tensor, observed: Tensor | None = None, members: Tensor | None = None
     ) -> Forecast:
         """Forecasts of every variable."""
         if x.shape[-1] != self.context:
             raise ShapeError(
                 f"The context has {x.shape[-1]} time steps and the network was built for "
-                f"{self.context}; pad a shorter one in front and mark the padding in `present`."
+                f"{self.context}; pad a shorter one in front and mark the padding in `observed`."
             )
         config = self.config
-        known = presence(members, present)
-        values, center, scale = normalize(x, known, center=config.center, scale=config.scale)
-        tokens, _ = self.body(values, present, members)
+        mask = presence(members, observed)
+        values, center, scale = normalize(x, mask, center=config.center, scale=config.scale)
+        tokens, _ = self.body(values, observed, members)
         compressed = self.dropout(self.compress(tokens.flatten(2)))
-        start = center if self.linear is None else self.linear(x, present, members)
-        size = scale * movement(values, known) if config.scale else scale
+        start = center if self.linear is None else self.linear(x, observed, members)
+        size = scale * movement(values, mask) if config.scale else scale
         point = start + size * self.deep(compressed)
         quantiles = None
         if self.quantiles:

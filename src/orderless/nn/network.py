@@ -19,19 +19,19 @@ from orderless.ops import keep, mean_pool, presence
 class Features(NamedTuple):
     """What the network knows of each variable: tokens [B,V,N,D], and where there are any [B,V,N].
 
-    `tokens` is 0 where nothing is present; `present` is None when nothing is masked.
+    `tokens` is 0 where nothing is observed; `mask` is None when nothing is masked.
     """
 
     tokens: Tensor
-    present: Tensor | None
+    mask: Tensor | None
 
 
 class VI2DMamba(nn.Module):
     """Patches, then blocks of long, short and spectral pathways.
 
-    **Call** `network(values, present=None, members=None, hidden=None, identity=None)`:
+    **Call** `network(values, observed=None, members=None, hidden=None, identity=None)`:
     - values: [batch, variable, time], normalised (`normalization.py`), of any number of variables.
-    - present: [batch, variable, time] bool, False where a value is missing and may be anything.
+    - observed: [batch, variable, time] bool, False where a value is missing and may be anything.
     - members: [batch, variable] bool, False for variables that are only padding.
     - hidden: [batch, variable, time] bool, True where a value is withheld and wanted back: its
       token is there, and says that it does not know.
@@ -54,23 +54,23 @@ class VI2DMamba(nn.Module):
     def forward(
         self,
         values: Tensor,
-        present: Tensor | None = None,
+        observed: Tensor | None = None,
         members: Tensor | None = None,
         *,
         hidden: Tensor | None = None,
         identity: Tensor | None = None,
     ) -> Features:
         """Features of every variable and token."""
-        _check(values, present, members)
-        observed = None if present is None else self._cut(present).any(-1)
-        x = self._embed(values, without_hidden(present, hidden), members)
+        _check(values, observed, members)
+        seen = None if observed is None else self._cut(observed).any(-1)
+        x = self._embed(values, without_hidden(observed, hidden), members)
         if identity is not None:
             x = x + identity.unsqueeze(2)
         for block in self.blocks:
-            x = block(x, members=members, observed=observed)
-        where = presence(members, observed)
+            x = block(x, members=members, observed=seen)
+        mask = presence(members, seen)
         # No norm at the end: how large a token is says how far its series is from its level.
-        return Features(keep(x, where), where)
+        return Features(keep(x, mask), mask)
 
     def _embed(self, values: Tensor, known: Tensor | None, members: Tensor | None) -> Tensor:
         if known is None:
@@ -93,25 +93,25 @@ class VI2DMamba(nn.Module):
         return cut_patches(x, self.config.patch, self.config.stride)
 
 
-def without_hidden(present: Tensor | None, hidden: Tensor | None) -> Tensor | None:
-    """What is present and not withheld; None where that is everything."""
+def without_hidden(observed: Tensor | None, hidden: Tensor | None) -> Tensor | None:
+    """What is observed and not withheld; None where that is everything."""
     if hidden is None:
-        return present
-    return ~hidden if present is None else present & ~hidden
+        return observed
+    return ~hidden if observed is None else observed & ~hidden
 
 
-def _check(values: Tensor, present: Tensor | None, members: Tensor | None) -> None:
+def _check(values: Tensor, observed: Tensor | None, members: Tensor | None) -> None:
     if values.dim() != 3 or 0 in values.shape[1:]:
         raise ShapeError(
             f"The values have shape {tuple(values.shape)}; "
             "a network needs [batch, variable, time] with at least one variable and time step."
         )
-    for name, mask, shape in (
-        ("present", present, values.shape),
+    for name, given, shape in (
+        ("observed", observed, values.shape),
         ("members", members, values.shape[:2]),
     ):
-        if mask is not None and mask.shape != shape:
+        if given is not None and given.shape != shape:
             raise ShapeError(
-                f"`{name}` has shape {tuple(mask.shape)} and the values {tuple(values.shape)}; "
+                f"`{name}` has shape {tuple(given.shape)} and the values {tuple(values.shape)}; "
                 f"it needs {tuple(shape)}."
             )

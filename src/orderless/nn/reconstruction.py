@@ -13,11 +13,11 @@ from orderless.ops import presence
 class ReconstructionNetwork(nn.Module):
     """Every token gives back its own patch; overlapping patches are averaged.
 
-    Values marked in `hidden` are withheld from the network and have to be told from the rest: from
+    Values marked in `hidden` are withheld from the network and reconstructed from the rest: from
     the same variable at other times, and from the others. Trained so, it cannot just copy.
 
-    **Call** `network(x, present=None, members=None, hidden=None)`: x [batch, variable, time] of any
-    length; `present` like x, False where a value is missing and may be anything; `members`
+    **Call** `network(x, observed=None, members=None, hidden=None)`: x [batch, variable, time] of
+    any length; `observed` like x, False where a value is missing and may be anything; `members`
     [batch, variable], False for padding; `hidden` like x, True where a value is withheld. Returns
     [batch, variable, time] in the units of x; 0 for non-members.
     """
@@ -31,15 +31,15 @@ class ReconstructionNetwork(nn.Module):
     def forward(
         self,
         x: Tensor,
-        present: Tensor | None = None,
+        observed: Tensor | None = None,
         members: Tensor | None = None,
         hidden: Tensor | None = None,
     ) -> Tensor:
         """The reconstruction of every value."""
         config = self.config
-        known = without_hidden(presence(members, present), hidden)
-        values, center, scale = normalize(x, known, center=config.center, scale=config.scale)
-        tokens, _ = self.body(values, present, members, hidden=hidden)
+        mask = without_hidden(presence(members, observed), hidden)
+        values, center, scale = normalize(x, mask, center=config.center, scale=config.scale)
+        tokens, _ = self.body(values, observed, members, hidden=hidden)
         values = join_patches(self.patch(tokens), x.shape[-1], config.stride)
         y = center + scale * values
         return y if members is None else torch.where(members.unsqueeze(-1), y, 0.0)

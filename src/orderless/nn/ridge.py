@@ -1,13 +1,14 @@
 """Linear forecasts in closed form: the strong, simple start of the forecaster, and a baseline.
 
-A forecast is linear in the centred look-back of the variable itself and in the look-back pooled
-over the variables, with weights shared by all of them. That is the most a linear map can do
+A forecast is linear in the centered context of the variable itself and in the context pooled over
+the variables, with weights shared by all of them. That is the most a linear map can do
 without knowing an order among the variables (Theorem 1, for inputs).
 
-    y[c] = center[c] + own x[c] + s (shift x[c] + spread[c] pooled p),   s = 1 - 1 / C
+    y[c] = center[c] + own x[c] + s (shift x[c] + deviation[c] pooled p),   s = 1 - 1 / C
 
-with C the number of variables there and spread[c] that of the look-back. A lone variable has s = 0
-and gets the forecast of its own history, whatever the rest learned from company.
+with C the number of variables observed, and deviation[c] the standard deviation of the context. A
+lone variable has s = 0 and gets the forecast of its own history, whatever the rest learned from
+company.
 """
 
 from collections.abc import Sequence
@@ -26,8 +27,8 @@ PENALTIES = tuple(10.0**k for k in range(-8, 3))
 class LinearForecast(nn.Module):
     """`ridge` (own history), or with `pooled` `coupled ridge`; fitted by `fit`, not by descent.
 
-    **Call** `linear(x, present=None, members=None)` with x [batch, variable, context], `present` of
-    the same shape (False where a value is missing) and `members` [batch, variable]. Returns
+    **Call** `linear(x, observed=None, members=None)` with x [batch, variable, context], `observed`
+    of the same shape (False where a value is missing) and `members` [batch, variable]. Returns
     [batch, variable, horizon] in the units of x; 0 for non-members.
     """
 
@@ -50,31 +51,31 @@ class LinearForecast(nn.Module):
         self.pooled = nn.Parameter(start.clone()) if pooled else None
 
     def forward(
-        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+        self, x: Tensor, observed: Tensor | None = None, members: Tensor | None = None
     ) -> Tensor:
         """The forecast of every variable."""
-        given = self.regressors(x, present, members)
+        given = self.regressors(x, observed, members)
         y = given.center + given.own @ self.own.mT
         if self.pooled is not None and self.shift is not None:
             common = (given.pooled @ self.pooled.mT).unsqueeze(1)
-            y = y + given.company * (given.own @ self.shift.mT + given.spread * common)
+            y = y + given.company * (given.own @ self.shift.mT + given.deviation * common)
         return y if members is None else torch.where(members.unsqueeze(-1), y, 0.0)
 
     def regressors(
-        self, x: Tensor, present: Tensor | None = None, members: Tensor | None = None
+        self, x: Tensor, observed: Tensor | None = None, members: Tensor | None = None
     ) -> "Regressors":
         """What the forecast is linear in."""
-        known = presence(members, present)
-        values, center, scale = normalize(x, known, center=self.center, scale=self.scale)
-        there = torch.ones_like(x[..., 0], dtype=torch.bool) if known is None else known.any(-1)
-        count = there.sum(1).clamp(min=1)
+        mask = presence(members, observed)
+        values, center, scale = normalize(x, mask, center=self.center, scale=self.scale)
+        seen = torch.ones_like(x[..., 0], dtype=torch.bool) if mask is None else mask.any(-1)
+        count = seen.sum(1).clamp(min=1)
         return Regressors(
             own=values * scale,
-            pooled=mean_pool(values.unsqueeze(-1), observed=known).squeeze(-1),
+            pooled=mean_pool(values.unsqueeze(-1), observed=mask).squeeze(-1),
             center=center,
-            spread=scale * movement(values, known) if self.scale else scale,
+            deviation=scale * movement(values, mask) if self.scale else scale,
             company=(1 - 1 / count.to(x.dtype)).reshape(-1, 1, 1),
-            there=there,
+            seen=seen,
         )
 
     @torch.no_grad()
@@ -125,22 +126,22 @@ class LinearForecast(nn.Module):
 
 
 class Regressors(NamedTuple):
-    """own [B,V,L]; pooled [B,L]; center, spread [B,V,1]; company [B,1,1]; there [B,V]."""
+    """own [B,V,L]; pooled [B,L]; center, deviation [B,V,1]; company [B,1,1]; seen [B,V]."""
 
     own: Tensor
     pooled: Tensor
     center: Tensor
-    spread: Tensor
+    deviation: Tensor
     company: Tensor
-    there: Tensor
+    seen: Tensor
 
     def of(self, variables: Tensor) -> "Regressors":
         """Those of some variables [batch, chosen]."""
         return self._replace(
             own=_rows(self.own, variables),
             center=_rows(self.center, variables),
-            spread=_rows(self.spread, variables),
-            there=self.there.gather(1, variables),
+            deviation=_rows(self.deviation, variables),
+            seen=self.seen.gather(1, variables),
         )
 
 
@@ -167,23 +168,25 @@ class RidgeStatistics:
         self,
         x: Tensor,
         target: Tensor,
-        present: Tensor | None = None,
-        target_present: Tensor | None = None,
+        observed: Tensor | None = None,
+        target_observed: Tensor | None = None,
         members: Tensor | None = None,
         counted: Tensor | None = None,
     ) -> None:
         """Add windows x [batch, variable, context] and what followed [batch, variable, horizon].
 
         counted: the variables [batch, chosen] whose rows are added; the others have their say in
-        the pooled look-back alone.
+        the pooled context alone.
         """
-        given = self.linear.regressors(x, present, members)
+        given = self.linear.regressors(x, observed, members)
         if counted is not None:
             given, target = given.of(counted), _rows(target, counted)
-            target_present = None if target_present is None else _rows(target_present, counted)
-        rows = given.there
+            target_observed = None if target_observed is None else _rows(target_observed, counted)
+        rows = given.seen
         asked = (
-            torch.ones_like(target, dtype=torch.bool) if target_present is None else target_present
+            torch.ones_like(target, dtype=torch.bool)
+            if target_observed is None
+            else target_observed
         )
         asked = asked & rows.unsqueeze(-1)
         y = torch.where(asked, target - given.center, 0.0).double()
@@ -195,15 +198,15 @@ class RidgeStatistics:
         if self.linear.pooled is None:
             return
         company, pooled = given.company.double(), given.pooled.double()
-        spread = torch.where(rows.unsqueeze(-1), given.spread, 0.0).double()
-        # The pooled look-back is one series a window: summing the variables first saves the work.
+        deviation = torch.where(rows.unsqueeze(-1), given.deviation, 0.0).double()
+        # The pooled context is one series a window: summing the variables first saves the work.
         self._add("self_own", _outer(company * own, own))
         self._add("self_self", _outer(company * own, company * own))
-        self._add("pooled_own", pooled.mT @ (company * spread * own).sum(1))
-        self._add("pooled_self", pooled.mT @ (company.square() * spread * own).sum(1))
+        self._add("pooled_own", pooled.mT @ (company * deviation * own).sum(1))
+        self._add("pooled_self", pooled.mT @ (company.square() * deviation * own).sum(1))
         self._add("self_y", _outer(company * own, y))
-        self._add("pooled_y", pooled.mT @ (company * spread * y).sum(1))
-        squares = (company * spread).square().sum(1)
+        self._add("pooled_y", pooled.mT @ (company * deviation * y).sum(1))
+        squares = (company * deviation).square().sum(1)
         self._add("pooled_pooled", pooled.mT @ (squares * pooled))
 
     def own(self) -> Moments:

@@ -35,17 +35,17 @@ class SpectralBranch(nn.Module):
     def forward(
         self, x: Tensor, *, members: Tensor | None = None, observed: Tensor | None = None
     ) -> tuple[Tensor, None]:
-        """Filtered tokens, 0 where nothing is present; and no state."""
-        present = presence(members, observed)
+        """Filtered tokens, 0 where nothing is observed; and no state."""
+        mask = presence(members, observed)
         # A variable is in the spectrum when any of its tokens is there.
-        inside = None if present is None else present.any(-1)
-        spectrum = torch.fft.rfft(_at_least_float32(keep(x, present)), dim=2, norm="ortho")
+        inside = None if mask is None else mask.any(-1)
+        spectrum = torch.fft.rfft(_at_least_float32(keep(x, mask)), dim=2, norm="ortho")
         if self.layout == "stacked":
             y = self._stacked(spectrum, inside)
         else:
             y = self._concatenated(spectrum, x.shape[2], inside)
         y = torch.fft.irfft(y, n=x.shape[2], dim=2, norm="ortho").to(x.dtype)
-        return keep(y, present), None
+        return keep(y, mask), None
 
     def _stacked(self, spectrum: Tensor, members: Tensor | None) -> Tensor:
         u = self.enter(torch.cat((spectrum.real, spectrum.imag), dim=-1))

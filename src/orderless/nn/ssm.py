@@ -134,11 +134,11 @@ class VI2DSSM(nn.Module):
         """`(output, state)`: output like x, and the state after the last entry visited."""
         if self.coupling == "none":
             return self._alone(x, state, members, observed, gate, reverse)
-        present = presence(members, observed)
+        mask = presence(members, observed)
         # The maps below must not see what is masked: its NaN would reach their gradients.
-        x = keep(x, present)
+        x = keep(x, mask)
         psi = self.pooled(x, members=members, observed=observed)
-        x = keep(x + (self.pooled_input * psi).to(x.dtype).unsqueeze(1), present)
+        x = keep(x + (self.pooled_input * psi).to(x.dtype).unsqueeze(1), mask)
         write, read = self.write_and_read(x)
         field = field_write = None
         if self.coupling == "field":
@@ -161,8 +161,8 @@ class VI2DSSM(nn.Module):
         )
         direct = (self.direct * psi).to(y.dtype).unsqueeze(1)
         if gate is not None:
-            direct = direct * silu(keep(gate, present)).to(y.dtype)
-        return y + keep(direct.expand_as(y), present), state
+            direct = direct * silu(keep(gate, mask)).to(y.dtype)
+        return y + keep(direct.expand_as(y), mask), state
 
     def _alone(
         self,

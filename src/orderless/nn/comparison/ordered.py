@@ -56,11 +56,11 @@ class OrderedSSM2D(nn.Module):
         reverse: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """`(output, state)`: output like x, and the state along time after the last entry."""
-        present = presence(members, observed)
-        x = keep(x, present)
+        mask = presence(members, observed)
+        x = keep(x, mask)
         step = softplus(self.step(mean_pool(x, members=members, observed=observed))).to(x.dtype)
         write, read = self.write_and_read(x)
-        write = keep(write, present)
+        write = keep(write, mask)
         rates = -torch.exp(self.log_rates)
         along_time, state = vi_scan(
             x,
@@ -78,8 +78,8 @@ class OrderedSSM2D(nn.Module):
             x, step, rates[1], write[..., 1, :], read[..., 1, :], members
         )
         if gate is not None:
-            y = y * silu(keep(gate, present))
-        return keep(y, present), state
+            y = y * silu(keep(gate, mask))
+        return keep(y, mask), state
 
     def _along_variables(
         self,
