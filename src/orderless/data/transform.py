@@ -23,6 +23,7 @@ from orderless.data.scaling import (
     fit_scaler,
     mean_and_scale,
 )
+from orderless.ops.factors import Loadings
 
 FAR = 1e3
 """Standard deviations from the mean at which float32 begins to lose digits of what changes."""
@@ -50,6 +51,7 @@ class Scaled:
                 and where nothing was observed
     baseline    [variable]: baseline scale in the units of `values`, for intervals
     restore     puts rows back in the caller's order
+    loadings    how variables answer to factors; None where nobody asks
     """
 
     names: tuple[str, ...]
@@ -61,6 +63,7 @@ class Scaled:
     departures: np.ndarray
     baseline: np.ndarray
     restore: np.ndarray
+    loadings: Loadings | None = None
 
     def undo(self, values: np.ndarray) -> np.ndarray:
         """Values [variable, ...] in the units of the caller; the order stays.
@@ -83,6 +86,7 @@ class Scaled:
             departures=self.departures[rows, span],
             baseline=self.baseline[rows],
             restore=np.arange(len(rows)),
+            loadings=None if self.loadings is None else self.loadings.of(rows),
         )
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from orderless.errors import DataError
+from orderless.ops.factors import Loadings
 
 MOST_VARIABLES = 256
 """Of a window, in a step of training: the mean of so many is hardly another than that of all, and
@@ -30,6 +31,7 @@ class Batch:
     variables                   [window, variable] which of their system they are; None for all
     complete                    True where every entry is known to be observed
     baseline                    [window, variable] baseline scales, for intervals; None without any
+    loadings                    how variables answer to factors; None where nobody asks
     past, future, static        covariates known until now, known ahead, and fixed; None without any
     """
 
@@ -41,6 +43,7 @@ class Batch:
     variables: Tensor | None = None
     complete: bool = False
     baseline: Tensor | None = None
+    loadings: Loadings | None = None
     past: Tensor | None = None
     future: Tensor | None = None
     static: Tensor | None = None
