@@ -2,6 +2,8 @@
 
 from orderless.nn.classification import ClassificationNetwork
 from orderless.nn.config import PRESETS, NetworkConfig, default, paper, tiny
+from orderless.nn.factor_fit import fit_factor_forecasts
+from orderless.nn.factor_ridge import FactorForecast, FactorStatistics
 from orderless.nn.forecasting import Forecast, ForecastingNetwork
 from orderless.nn.network import Features, VI2DMamba
 from orderless.nn.reconstruction import ReconstructionNetwork
@@ -12,6 +14,8 @@ __all__ = [
     "PRESETS",
     "VI2DSSM",
     "ClassificationNetwork",
+    "FactorForecast",
+    "FactorStatistics",
     "Features",
     "Forecast",
     "ForecastingNetwork",
@@ -21,6 +25,7 @@ __all__ = [
     "RidgeStatistics",
     "VI2DMamba",
     "default",
+    "fit_factor_forecasts",
     "paper",
     "tiny",
 ]

@@ -97,7 +97,7 @@ class LinearForecast(nn.Module):
             raise SettingError(f"penalties={penalties} must be one or more positive numbers.")
         each = [self._empty(pooled=self.pooled is not None) for _ in folds]
         pairs = [(train.own(), held_out.own()) for train, held_out in folds]
-        weights = _cross_fit(final.own(), pairs, penalties)
+        weights, _ = cross_fit(final.own(), pairs, penalties)
         for linear, own in zip((self, *each), weights, strict=True):
             linear.own.copy_(own)
         if self.pooled is None or self.shift is None:
@@ -106,7 +106,7 @@ class LinearForecast(nn.Module):
             (train.company(own), held_out.company(own))
             for (train, held_out), own in zip(folds, weights[1:], strict=True)
         ]
-        weights = _cross_fit(final.company(weights[0]), pairs, penalties)
+        weights, _ = cross_fit(final.company(weights[0]), pairs, penalties)
         for linear, both in zip((self, *each), weights, strict=True):
             shift, pooled = both.tensor_split(2, dim=1)
             linear.load_state_dict({"own": linear.own, "shift": shift, "pooled": pooled})
@@ -251,24 +251,28 @@ def _outer(a: Tensor, b: Tensor) -> Tensor:
     return a.flatten(0, 1).mT @ b.flatten(0, 1)
 
 
-def _cross_fit(
+def cross_fit(
     final: Moments, folds: Sequence[tuple[Moments, Moments]], penalties: Sequence[float]
-) -> list[Tensor]:
+) -> tuple[list[Tensor], Tensor]:
     """Weights [horizon, regressor] from `final` and for each fold, all with one penalty.
 
-    It makes the least squared error on what the folds hold out; none at all may be the best.
+    It makes the least squared error on what the folds hold out; none at all may be the best. Beside
+    them how much less that error is without any weights, [fold], a negative number.
     """
     solvers = [_Solver(train) for train, _ in folds]
-    excess = [
-        solver.excess(held_out, penalties)
-        for solver, (_, held_out) in zip(solvers, folds, strict=True)
-    ]
-    total = torch.stack(excess).sum(0)
+    excess = torch.stack(
+        [
+            solver.excess(held_out, penalties)
+            for solver, (_, held_out) in zip(solvers, folds, strict=True)
+        ]
+    )
+    total = excess.sum(0)
     best = int(total.argmin())
     if not total[best] < 0:
         nothing = torch.zeros_like(final.cross).mT
-        return [nothing] * (1 + len(folds))
-    return [solver.weights(penalties[best]) for solver in (_Solver(final), *solvers)]
+        return [nothing] * (1 + len(folds)), torch.zeros_like(excess[:, best])
+    solvers = [_Solver(final), *solvers]
+    return [solver.weights(penalties[best]) for solver in solvers], excess[:, best]
 
 
 class _Solver:
