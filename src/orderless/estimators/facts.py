@@ -84,6 +84,7 @@ FACTS: dict[str, Check] = {
             "context": STEPS,
             "horizon": STEPS,
             "season": STEPS,
+            "factors": mapping(NAMES),
             "quantiles": listing(number(0, 1)),
             "calibration_errors": whole(0),
             "frequencies": FREQUENCIES,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, System, read_panel, write_forecast
 from orderless.data.extremes import draw_in
+from orderless.data.factors import Factors, stack_loadings
 from orderless.data.reading import FINER
 from orderless.data.scaling import fit_scaler, learn_baselines, scales_of_training
 from orderless.data.transform import Scaled, Transform, never_changes, stack_facts, stack_systems
@@ -49,6 +50,7 @@ from orderless.models import choose_device
 from orderless.models.forecasting import (
     KINDS,
     Choices,
+    FactorRidge,
     FittedStack,
     ForecastingWindows,
     WindowEvaluator,
@@ -72,10 +74,11 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 class Forecaster(Estimator):
     """Forecasts every variable of a system from its own history and that of the others.
 
-    It is a stack of members: naive and seasonal naive forecasts, ridges on the own history and on
-    the own and the pooled one at several contexts, and networks of 2D state space layers, on what a
-    ridge leaves over and alone. Each has the weight that it earned on data that it was not fitted
-    on, so the forecast is as good as the best of them or better; `fit` prints what each earned.
+    It is a stack of members: naive and seasonal naive forecasts, ridges on the own history, on that
+    and the pooled one at several contexts, and on what variables have in common, and networks of 2D
+    state space layers, on what a ridge leaves over and alone. Each has the weight that it earned on
+    data that it was not fitted on, so the forecast is as good as the best of them or better; `fit`
+    prints what each earned.
     Variables may be added, dropped, reordered or missing after `fit`; their order changes nothing,
     to the bit.
 
@@ -85,8 +88,8 @@ class Forecaster(Estimator):
       a third of the training data. A ridge takes the cube of it: thousands of steps take many
       minutes and gigabytes.
     - members: which kinds of members there are, of `naive`, `seasonal naive`, `ridge`,
-      `coupled ridge`, `network on ridge` and `network`; all if None. The first four are closed
-      forms: without the networks, `fit` takes seconds.
+      `coupled ridge`, `factor ridge`, `network on ridge` and `network`; all if None. The first five
+      are closed forms: without the networks, `fit` takes seconds.
     - preset: `default`, `tiny` or `paper`, the network; `network` changes single settings of it
       (`orderless.nn.NetworkConfig`), such as {"coupling": "none"}.
     - epochs: passes over the training windows at most, for each network.
@@ -185,12 +188,16 @@ class Forecaster(Estimator):
         systems = [self.transform_.apply(one, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         windows = windows.lengthen(self.reach)
+        self.factors_ = self._learn_factors(panel, systems, windows.ends)
+        systems = [self._with_loadings(*pair) for pair in zip(panel.systems, systems, strict=True)]
         teaching = draw_in(systems, windows.ends, stacklevel=4)
         reporter, evaluator = self._evaluator(systems), self._evaluator(teaching)
         fitted = fit_stack(
             evaluator, windows, self.season_, self._choices(), self._run(checkpoint), reporter
         )
         self.stack_, self.weights_ = fitted.stack, fitted.weights
+        if not any(isinstance(one, FactorRidge) for one in fitted.stack.members):
+            self.factors_ = None
         self.quantile_table_ = fitted.table
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
         self.error_table_ = self._calibrate(evaluator, windows)
@@ -325,7 +332,8 @@ class Forecaster(Estimator):
         )
         changes = stack_facts([~one.constant for one in systems]).to(series.flat.device)
         baselines = stack_facts([one.baseline for one in systems]).float().to(changes.device)
-        return WindowEvaluator(series, changes, baselines, self.reach, self.horizon_)
+        loadings = stack_loadings([one.loadings for one in systems], changes.device)
+        return WindowEvaluator(series, changes, baselines, self.reach, self.horizon_, loadings)
 
     def _choices(self) -> Choices:
         user = self.network or {}
@@ -405,7 +413,22 @@ class Forecaster(Estimator):
 
     def _past(self, system: System, end: int | None = None) -> Scaled:
         """What lies before `end`, in the units of the members."""
-        return self.transform_.apply(system, last=self.reach, end=end)
+        past = self.transform_.apply(system, last=self.reach, end=end)
+        return self._with_loadings(system, past, end)
+
+    def _with_loadings(self, system: System, past: Scaled, end: int | None = None) -> Scaled:
+        """With those of the factors, where a member asks for them."""
+        if self.factors_ is None:
+            return past
+        return replace(past, loadings=self.factors_.of(system, past, end))
+
+    def _learn_factors(
+        self, panel: Panel, systems: Sequence[Scaled], ends: Sequence[int]
+    ) -> Factors | None:
+        """Loadings of training rows, where a member asks for them and variables have company."""
+        if panel.widest == 1 or "factor ridge" not in check_members(self.members):
+            return None
+        return Factors.learn(panel.systems, systems, ends)
 
     def _forecast(self, systems: Sequence[Scaled]) -> list[PointAndWidth[np.ndarray]]:
         """Forecasts [variable, horizon] in scaled units; NaN where nothing was observed."""
@@ -439,6 +462,7 @@ class Forecaster(Estimator):
             members.to(device),
             complete=bool(observed.all()),
             baseline=stack_facts([one.baseline for one in systems]).float().to(device),
+            loadings=stack_loadings([one.loadings for one in systems], device),
         )
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -447,6 +471,8 @@ class Forecaster(Estimator):
         facts |= {"quantiles": list(self.quantiles_)}
         facts |= {"calibration_errors": self.error_table_.count}
         facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
+        facts["factors"], loadings = ({}, {}) if self.factors_ is None else self.factors_.state()
+        tensors |= loadings
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
         if self.quantile_table_ is not None:
             tensors["quantile_table"] = self.quantile_table_
@@ -460,6 +486,7 @@ class Forecaster(Estimator):
             tensors["error_table"].numpy(), int(facts["calibration_errors"])
         )
         self.quantile_table_ = tensors.get("quantile_table")
+        self.factors_ = Factors.restore(facts["factors"], tensors) if facts["factors"] else None
         super()._restore(facts, tensors)
 
 

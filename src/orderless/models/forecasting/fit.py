@@ -17,6 +17,7 @@ from torch import Tensor
 from orderless.data import Batch
 from orderless.errors import SettingError
 from orderless.models.folds import Folds, cut_folds
+from orderless.models.forecasting.factor_ridge import fit_factor_ridge
 from orderless.models.forecasting.naive import Naive
 from orderless.models.forecasting.network import (
     QUANTILE_LOSS,
@@ -44,7 +45,7 @@ from orderless.nn import ForecastingNetwork, NetworkConfig
 from orderless.training import LOSSES, Outcome
 from orderless.training.losses import Loss, pinball
 
-CLOSED = ("naive", "seasonal naive", "ridge", "coupled ridge")
+CLOSED = ("naive", "seasonal naive", "ridge", "coupled ridge", "factor ridge")
 NETWORKS = ("network on ridge", "network")
 CENTERS = ("mean", "last")
 MOST_SCORED = 1024
@@ -129,9 +130,10 @@ def fit_stack(
     closed = _fit_closed_forms(evaluator, folds, season, choices, losses[0])
     parts = _answers(evaluator, folds, lambda fold: [one.of_fold[fold] for one in closed])
     kinds = set(choices.members)
-    if not any(_kind(one.member) == "coupled ridge" for one in closed):
-        # Of one variable, or where company adds nothing, it would be the same as the ridge.
-        kinds = {"ridge" if one == "coupled ridge" else one for one in kinds}
+    for kind in kinds & {"coupled ridge", "factor ridge"}:
+        if not any(_kind(one.member) == kind for one in closed):
+            # Of one variable, or where company adds nothing, it would be the same as the ridge.
+            kinds = kinds - {kind} | {"ridge"}
     asked = [i for i, one in enumerate(closed) if _kind(one.member) in kinds]
     tried: list[Member] = [closed[i].member for i in asked]
     parts_asked = [(given[:, asked], target) for given, target in parts]
@@ -175,7 +177,7 @@ def _fit_closed_forms(
     same = folds.count
     baselines = [Naive(evaluator.horizon), Naive(evaluator.horizon, season)]
     closed = [CrossFitted(one, [one] * same) for one in baselines if one.name in choices.members]
-    if not {"ridge", "coupled ridge", *NETWORKS} & set(choices.members):
+    if not {"ridge", "coupled ridge", "factor ridge", *NETWORKS} & set(choices.members):
         return closed
     contexts = choices.contexts
     middle = contexts[len(contexts) // 2]
@@ -206,6 +208,8 @@ def _fit_closed_forms(
     center = min(centers, key=error) if len(centers) > 1 else centers[0]
     for context in contexts:
         closed += tried[center] if context == middle else fit(context, center)
+    if evaluator.loadings is not None:
+        closed += fit_factor_ridge(evaluator, folds, tried[center][0], refit=choices.refit)
     return closed
 
 

@@ -1,8 +1,8 @@
 """Ridge on the own context, and on the own and the pooled one: closed forms, cross-fitted."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from orderless.models.facts import STEPS, rebuild
 from orderless.models.folds import Folds
 from orderless.models.forecasting.windows import POOLED, WindowEvaluator
 from orderless.models.member import Member, State
-from orderless.nn import LinearForecast, RidgeStatistics
+from orderless.nn import FactorStatistics, LinearForecast, RidgeStatistics
 from orderless.schema import flag, record, text
 
 MOST_ROWS = 200_000
@@ -20,6 +20,7 @@ MOST_ROWS = 200_000
 MANY_WINDOWS = 4096
 """Before windows are left out, variables are: those of one window have met the same weather."""
 ENTRIES_AT_ONCE = 2**21
+Statistics = TypeVar("Statistics", RidgeStatistics, FactorStatistics)
 
 
 class CrossFitted(NamedTuple):
@@ -96,20 +97,19 @@ def fit_ridges(
     """
     linear = LinearForecast(context, evaluator.horizon, pooled=pooled, center=center, scale=scale)
     linear = linear.to(evaluator.series.flat.device).requires_grad_(False)
-    groups = _collect(linear, evaluator, folds)
 
-    def total(chosen: Tensor) -> RidgeStatistics:
-        """Of the groups of windows that lie in [window] entirely."""
-        kept = set(folds.groups()[chosen].tolist())
-        statistics = RidgeStatistics(linear)
-        for number, one in groups.items():
-            if number in kept:
-                statistics = statistics + one
-        return statistics
+    def add(statistics: RidgeStatistics, batch: Batch, counted: Tensor | None) -> None:
+        statistics.update(
+            batch.values,
+            batch.targets,
+            batch.observed,
+            batch.target_observed,
+            batch.members,
+            counted,
+        )
 
-    pairs = [(total(~folds.excluded(k)), total(folds.fold == k)) for k in range(folds.count)]
-    windows = torch.ones_like(folds.training) if refit else folds.training
-    each = linear.fit(total(windows), pairs)
+    final, pairs = collect(evaluator, folds, context, lambda: RidgeStatistics(linear), add, refit)
+    each = linear.fit(final, pairs)
     coupled = CrossFitted(Ridge(linear), [Ridge(one) for one in each])
     if not pooled:
         return [coupled]
@@ -119,13 +119,19 @@ def fit_ridges(
     return [own, coupled] if linear.pooled.any() else [own]
 
 
-def _collect(
-    linear: LinearForecast, evaluator: WindowEvaluator, folds: Folds
-) -> dict[int, RidgeStatistics]:
-    """Statistics of each group of windows that folds exclude together.
+def collect(
+    evaluator: WindowEvaluator,
+    folds: Folds,
+    context: int,
+    empty: Callable[[], Statistics],
+    add: Callable[[Statistics, Batch, Tensor | None], None],
+    refit: bool,
+) -> tuple[Statistics, list[tuple[Statistics, Statistics]]]:
+    """Statistics of all windows that are fitted on, and for each fold of training and held out.
 
-    Of more than `MOST_ROWS` contexts each window counts some of its variables, at random; windows
-    beyond `MANY_WINDOWS` are thinned out evenly.
+    Windows are gone through once, in groups that folds exclude together. Of more than `MOST_ROWS`
+    contexts each window counts some of its variables, at random; windows beyond `MANY_WINDOWS` are
+    thinned out evenly.
     """
     series = evaluator.series
     variables = series.members.shape[1]
@@ -135,23 +141,24 @@ def _collect(
         places = part.nonzero().squeeze(1)
         thinned[places[:: max(1, -(-len(places) // most))]] = True
     rows = max(1, MOST_ROWS // max(1, int((thinned & folds.training).sum())))
-    length = linear.context + linear.horizon
+    length = context + evaluator.horizon
     at_once = max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))
     generator = torch.Generator().manual_seed(0)
     numbers = folds.groups()
-    groups: dict[int, RidgeStatistics] = {}
+    groups: dict[int, Statistics] = {}
     for number in numbers.unique().tolist():
-        statistics = groups[number] = RidgeStatistics(linear)
+        groups[number] = empty()
         windows = folds.windows[thinned & (numbers == number)].to(series.flat.device)
         for part in windows.split(at_once):
             pool = choose_variables(series.members[part[:, 0]], POOLED, generator)
-            batch = evaluator.gather(part, pool, linear.context)
-            statistics.update(
-                batch.values,
-                batch.targets,
-                batch.observed,
-                batch.target_observed,
-                batch.members,
-                choose_variables(batch.members, rows, generator),
-            )
-    return groups
+            batch = evaluator.gather(part, pool, context)
+            add(groups[number], batch, choose_variables(batch.members, rows, generator))
+
+    def total(chosen: Tensor) -> Statistics:
+        """Of the groups of windows that lie in [window] entirely."""
+        kept = set(numbers[chosen].tolist())
+        return sum((one for number, one in groups.items() if number in kept), empty())
+
+    pairs = [(total(~folds.excluded(k)), total(folds.fold == k)) for k in range(folds.count)]
+    windows = torch.ones_like(folds.training) if refit else folds.training
+    return total(windows), pairs

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, choose_variables, split_in_time, window_starts
 from orderless.errors import DataError
+from orderless.ops.factors import Loadings
 
 LONGEST_CONTEXT = 720
 DEFAULT_CONTEXT = 336
@@ -125,12 +126,20 @@ class WindowEvaluator:
     changes     [system, variable], False for variables that never change. To forecast them is no
                 merit, and with their errors, which are 0, those of the others would seem small
     baselines   [system, variable], baseline scales for intervals
+    loadings    [system, variable, ...], how variables answer to factors, if anybody asks
     """
 
     def __init__(
-        self, series: Series, changes: Tensor, baselines: Tensor, context: int, horizon: int
+        self,
+        series: Series,
+        changes: Tensor,
+        baselines: Tensor,
+        context: int,
+        horizon: int,
+        loadings: Loadings | None = None,
     ) -> None:
         self.series, self.changes, self.baselines = series, changes, baselines
+        self.loadings = loadings
         self.context, self.horizon = context, horizon
         self.complete = bool(series.flat_observed.all() and series.members.all())
 
@@ -138,6 +147,8 @@ class WindowEvaluator:
         """Move the series."""
         self.series, self.changes = self.series.to(device), self.changes.to(device)
         self.baselines = self.baselines.to(device)
+        if self.loadings is not None:
+            self.loadings = Loadings(*(one.to(device) for one in self.loadings))
 
     @torch.no_grad()
     def errors(
@@ -181,16 +192,21 @@ class WindowEvaluator:
         self, windows: Tensor, variables: Tensor | None = None, context: int | None = None
     ) -> Batch:
         """These windows, on all variables or those given."""
-        if context is None:
-            return self.series.batch(windows, self.context, self.horizon, variables)
+        context = self.context if context is None else context
         windows = windows - windows.new_tensor([0, context - self.context])  # to end where they end
-        return self.series.batch(windows, context, self.horizon, variables)
+        batch = self.series.batch(windows, context, self.horizon, variables)
+        if self.loadings is None:
+            return batch
+        found = Loadings(*(rows_of(one, windows, variables) for one in self.loadings))
+        return replace(batch, loadings=found)
 
 
 def rows_of(facts: Tensor, windows: Tensor, variables: Tensor | None) -> Tensor:
-    """Facts [system, variable] of these windows [window, 2], of all variables or those given."""
+    """Facts [system, variable, ...] of windows [window, 2], of all variables or those given."""
     each = facts[windows[:, 0].to(facts.device)]
-    return each if variables is None else each.gather(1, variables)
+    if variables is None:
+        return each
+    return each.take_along_dim(variables.view(*variables.shape, *(1,) * (each.dim() - 2)), 1)
 
 
 def all_exist(windows: Tensor) -> bool:
