@@ -65,6 +65,16 @@ def demo() -> Iterable[Sequence[str]]:
     yield from re.findall(r"^  (\S.*?) {2,}(\d+\.\d{4})\b", printed, re.MULTILINE)
 
 
+@table("members")
+def members() -> Iterable[Sequence[str]]:
+    """The members of the demo, as `fit` printed them."""
+    printed = (ROOT / "docs/pictures/demo.txt").read_text(encoding="utf-8")
+    yield "member", "MAE", "MSE", "weight"
+    for line in re.findall(r"^\w.*?  +\d+\.\d{4} +\d+\.\d{4}.*$", printed, re.MULTILINE):
+        name, *numbers = re.split(r"  +", line.strip())
+        yield name, *numbers, *[""] * (3 - len(numbers))
+
+
 @table("plant")
 def plant() -> Iterable[Sequence[str]]:
     rows = record("plant")["results"]["rows"]
@@ -154,6 +164,14 @@ def start_up() -> Iterable[Sequence[str]]:
     for name in sorted(found, key=found.__getitem__):
         seconds = found[name]
         yield labels.get(name, f"`{name}`"), f"{seconds:.{2 if seconds > 1 else 3}f}"
+
+
+@table("trace")
+def trace() -> Iterable[Sequence[str]]:
+    yield "", "files", "switches between files", "between modules"
+    for name, one in record("trace")["results"].items():
+        keys = ("files", "switches_between_files", "switches_between_modules")
+        yield f"`{name}`", *(f"{one[key]:,}" for key in keys)
 
 
 @table("scan gpu")

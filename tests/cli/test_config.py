@@ -14,9 +14,9 @@ def _parse(verb, folder, text, *words):
     """The arguments of a verb from a file and from words."""
     path = folder / "run.toml"
     path.write_text(text)
-    parser, verbs = _parser()
+    parser, own = _parser(verb)
     words = [verb, *words, "--config", str(path)]
-    apply_config(verbs[verb], find_config(words))
+    apply_config(own, find_config(words))
     return parser.parse_args(words)
 
 
@@ -75,8 +75,8 @@ def test_a_value_that_does_not_fit_is_an_error_in_words(line, words, parse):
 def test_lists_of_a_file_are_those_of_the_flags(tmp_path):
     path = tmp_path / "run.toml"
     path.write_text("level = [80, 95]\n")
-    parser, verbs = _parser()
-    apply_config(verbs["predict"], path)
+    parser, own = _parser("predict")
+    apply_config(own, path)
     assert parser.parse_args(["predict", "model", "data.csv"]).level == [80.0, 95.0]
 
 

@@ -30,9 +30,8 @@ def test_help_imports_nothing_heavy():
     """What is left cannot be slow; how long it takes is in benchmarks/start_up.py."""
     program = (
         "import sys\n"
-        "from orderless.cli.main import _parser\n"
-        "parser, verbs = _parser()\n"
-        "parser.format_help(), [verb.format_help() for verb in verbs.values()]\n"
+        "from orderless.cli.main import VERBS, _name, _parser\n"
+        "[part.format_help() for verb in VERBS for part in _parser(_name(verb))]\n"
         "heavy = {'torch', 'numpy', 'matplotlib', 'rich', 'narwhals'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
     )
@@ -79,8 +78,8 @@ def test_every_argument_of_fit_reaches_an_estimator_or_is_a_place():
 
     places = {"help", "data", "out", "task", "label", "checkpoint", "quiet", "config"}
     columns = {"time", "variable", "value", "group"}
-    _, verbs = _parser()
-    known = {action.dest for action in verbs["fit"]._actions} - places - columns
+    _, own = _parser("fit")
+    known = {action.dest for action in own._actions} - places - columns
     parameters = {
         name
         for kind in (Forecaster, Classifier, Detector)

@@ -97,7 +97,7 @@ def test_a_picture_is_drawn_even_if_nobody_reads_the_table(
 
     monkeypatch.setattr("orderless.cli.tables.put_table", break_off)
     picture = tmp_path / "forecast.png"
-    parser, _ = _parser()
+    parser, _ = _parser("predict")
     words = ["predict", str(forecaster), str(files / "plant.csv"), "--plot", str(picture)]
     parsed = parser.parse_args(words)
     with pytest.raises(BrokenPipeError):

@@ -41,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     name, parsed, code = "", None, 0
     try:
-        parser, verbs = _parser()
-        name = next((word for word in words if word in verbs), "")
+        names = [_name(verb) for verb in VERBS]
+        name = next((word for word in words if word in names), "")
+        parser, own = _parser(name)
         config = find_config(words)
-        if config is not None and name:
-            apply_config(verbs[name], config)
+        if config is not None and own is not None:
+            apply_config(own, config)
         parsed = parser.parse_args(words)
         with warnings.catch_warnings():
             warnings.showwarning = _once_a_line()
@@ -82,7 +83,10 @@ def _once_a_line() -> Callable[..., None]:
     return show
 
 
-def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def _parser(
+    chosen: str,
+) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser | None]:
+    """The parser, and that of the chosen verb; others have a name and a summary alone."""
     parser = argparse.ArgumentParser(
         prog="orderless",
         description="Multivariate time series without an order among the variables.",
@@ -91,7 +95,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
     )
     parser.add_argument("--version", action="version", version=f"orderless {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    parsers = {}
+    found = None
     for verb in VERBS:
         name = _name(verb)
         summary = (verb.__doc__ or "").partition(":")[2].partition("\n")[0].strip()
@@ -104,11 +108,12 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParse
             # `find_config` takes no abbreviations: the file of `--conf` would not be read.
             allow_abbrev=False,
         )
-        verb.add_arguments(own)
-        add_config(own)
-        own.set_defaults(run=verb.run)
-        parsers[name] = own
-    return parser, parsers
+        if name == chosen:
+            verb.add_arguments(own)
+            add_config(own)
+            own.set_defaults(run=verb.run)
+            found = own
+    return parser, found
 
 
 def _module(name: str) -> object:
