@@ -225,13 +225,16 @@ class Classifier(Estimator):
     def _look(self, panel: Panel, target: Target, members: tuple[str, ...]) -> list["_View"]:
         """The cases order-free or by name or both, and what closed forms make of them."""
         both = self.identify == "auto" and len(panel.variables) > 1
+        kinds = [one for one in members if one in CLOSED[1:]]
+        if both and not kinds:
+            kinds = CLOSED[1:]  # something has to choose
         views = []
         for by_name in (False, True) if both else (self.identify == "name",):
             transform = learn_units(panel, by_name=by_name)
             cases = self._gather(panel.systems, transform).to(target.codes.device)
             names = len(panel.variables) if by_name else 0
             with torch.no_grad():
-                closed = fit_closed_forms(cases, target, names, CLOSED if both else members)
+                closed = fit_closed_forms(cases, target, names, kinds)
             best = max(closed, key=lambda one: float(_right(one, target).mean()))
             views.append(_View(by_name, transform, cases, closed, _right(best, target)))
         return views

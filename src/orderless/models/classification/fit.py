@@ -91,14 +91,14 @@ def check_members(names: Any) -> tuple[str, ...]:
 
 
 def fit_closed_forms(
-    cases: Cases, target: Target, names: int, members: Sequence[str] = CLOSED
+    cases: Cases, target: Target, names: int, kinds: Sequence[str] = CLOSED
 ) -> list[CrossFitted]:
-    """Those that were asked for, and always the baseline.
+    """Those of these kinds, and always the baseline.
 
     names   how many variables are known by name; 0 for exchangeable ones
     """
     fits = {"flat ridge": fit_flat_ridge, "convolutions": fit_convolutions}
-    chosen = [fit for kind, fit in fits.items() if kind in members]
+    chosen = [fit for kind, fit in fits.items() if kind in kinds]
     return [fit_commonest_class(target), *(fit(cases, target, names) for fit in chosen)]
 
 
