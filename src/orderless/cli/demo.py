@@ -21,6 +21,8 @@ TRAINED, STEPS, CONTEXT, HORIZON = 6000, 7200, 48, 12
 YOUNG = 36
 """Hours of history of the turbine that is new at the end."""
 ORIGINS, STRIDE = 150, 7
+DAYS = 6
+"""Of forecasts in the picture."""
 TRAINING = {"batch_size": 32, "steps_per_epoch": 100, "learning_rate": 3e-3}
 
 
@@ -145,25 +147,25 @@ def _shown(change: float) -> str:
 def _draw(
     model: "Forecaster", later: "dict[str, np.ndarray]", errors: dict[str, float], path: Path
 ) -> None:
-    """The last hours of two turbines and of one that is new; errors as bars."""
+    """All turbines together, over some days; the last hours of one, and of one that is new."""
     import numpy as np
 
     from orderless.estimators.pictures import Ahead, Outlook, draw_outlooks
 
     past = {name: values[:-HORIZON].copy() for name, values in later.items()}
-    one, two, new, *_ = past
+    one, new, *_ = past
     past[new][:-YOUNG] = np.nan
     forecast = model.predict(past, level=[80])
-    times = np.arange(TRAINED - CONTEXT, STEPS)
+    times = np.datetime64("2026-01-01", "ns") + np.arange(STEPS) * np.timedelta64(1, "h")
+    shown = slice(-5 * HORIZON, -HORIZON)
     titles = {
-        one: f"{one}: never seen in training",
-        two: f"{two}: never seen in training",
-        new: f"{new}: new, {YOUNG} hours of history",
+        one: f"{one} alone",
+        new: f"{new}, {YOUNG} hours after it was added",
     }
     outlooks = [
         Outlook(
             title,
-            times[-5 * HORIZON : -HORIZON],
+            times[shown],
             past[name][-4 * HORIZON :],
             [
                 Ahead(
@@ -173,8 +175,30 @@ def _draw(
                 )
             ],
             actual=later[name][-HORIZON:],
+            unit="power, %",
         )
         for name, title in titles.items()
     ]
     title = f"A model fitted on {FITTED} turbines forecasts {OTHERS} others, {HORIZON} hours ahead"
-    draw_outlooks(outlooks, path, title=title, errors=errors)
+    farm = _farm(model, later, times)
+    draw_outlooks([farm, *outlooks], path, title=title, errors=errors, wide=True)
+
+
+def _farm(model: "Forecaster", later: "dict[str, np.ndarray]", times: "np.ndarray") -> Any:
+    """The mean power of the turbines, and the mean of their forecasts from several origins."""
+    import numpy as np
+
+    from orderless.estimators.pictures import Ahead, Outlook
+
+    alive = {name: values for name, values in later.items() if np.isfinite(values).any()}
+    ahead = model.backtest(alive, DAYS * 24 // HORIZON).forecast
+    mean = np.mean([ahead[name] for name in alive], axis=0).reshape(-1, HORIZON)
+    length = DAYS * 24
+    outlooks = [
+        Ahead(span, point)
+        for span, point in zip(times[-length:].reshape(-1, HORIZON), mean, strict=True)
+    ]
+    shown = slice(-length - 2 * HORIZON, None)
+    history = np.mean(list(alive.values()), axis=0)[shown]
+    name = f"mean of the {len(alive)} that work, forecast every {HORIZON} hours"
+    return Outlook(name, times[shown], history, outlooks, unit="power, %")

@@ -51,6 +51,7 @@ class Outlook:
     ahead: Sequence[Ahead]
     actual: np.ndarray | None = None
     """What came at the times of the only forecast, where it is known."""
+    unit: str = ""
 
 
 def draw_forecast(
@@ -160,17 +161,24 @@ def draw_outlooks(
     *,
     title: str = "",
     errors: Mapping[str, float] | None = None,
+    wide: bool = False,
 ) -> None:
-    """Small pictures beside each other; with `errors`, one more that compares them as bars."""
+    """Small pictures beside each other; with `errors`, one more that compares them as bars.
+
+    wide: whether the first has a row of its own.
+    """
     from matplotlib.figure import Figure
 
     count = len(outlooks) + (errors is not None)
-    columns = 2 if count == 4 else min(3, count)
-    rows = -(-count // columns)
+    small = count - wide
+    columns = 2 if small == 4 else min(3, max(1, small))
+    rows = wide - (-small // columns)
     figure = Figure(figsize=(4.2 * columns + 0.4, 2.5 * rows + 0.7), layout="constrained")
-    grid = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axes, outlook in zip(grid, outlooks, strict=False):
-        _draw_outlook(axes, outlook)
+    cells = figure.add_gridspec(rows, columns)
+    places = [cells[i // columns, i % columns] for i in range(wide * columns, rows * columns)]
+    grid = [figure.add_subplot(one) for one in ([cells[0, :]] if wide else []) + places]
+    for number, (axes, outlook) in enumerate(zip(grid, outlooks, strict=False)):
+        _draw_outlook(axes, outlook, 45 * (columns if wide and number == 0 else 1))
     for axes in grid[count:]:
         axes.set_axis_off()
     if errors is not None:
@@ -253,7 +261,8 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_LABEL else f"{name[:half]}…{name[-half:]}"
 
 
-def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
+def _draw_outlook(axes: "Axes", outlook: Outlook, letters: int) -> None:
+    """letters: how many of them a line of the title takes."""
     past = _on_axis(outlook.times)
     axes.plot(past, outlook.history, color=PAST, lw=1.0, label="history")
     for ahead in outlook.ahead:
@@ -266,8 +275,9 @@ def _draw_outlook(axes: "Axes", outlook: Outlook) -> None:
         axes.plot(future, ahead.point, color=AHEAD, lw=1.6, label="forecast")
     if outlook.actual is not None:
         future = _on_axis(outlook.ahead[0].times)
-        axes.plot(future, outlook.actual, ".", color=ACTUAL, ms=3, label="what came")
-    axes.set_title(fill(outlook.name, 45), loc="left", fontsize=10, parse_math=False)
+        axes.plot(future, outlook.actual, color=ACTUAL, lw=1.0, label="what came")
+    axes.set_title(fill(outlook.name, letters), loc="left", fontsize=10, parse_math=False)
+    axes.set_ylabel(outlook.unit, fontsize=8, parse_math=False)
     last = outlook.ahead[-1].times if outlook.ahead else outlook.times
     axes.set_xlim(past[0], _on_axis(last)[-1])
     if not np.isfinite(outlook.history).any():
@@ -395,7 +405,7 @@ def _tidy(axes: "Axes", times: np.ndarray) -> None:
     axes.tick_params(labelsize=8)
     axes.margins(x=0.01)
     if times.dtype.kind == "M":
-        locator = AutoDateLocator(minticks=3)
+        locator = AutoDateLocator(minticks=3, maxticks=7)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
