@@ -36,7 +36,7 @@ def test_variables_that_fit_did_not_see_are_named(command, tmp_path, capsys):
     new.write_text("\n".join(more) + "\n")
     assert main([*command[:2], str(new)]) == 0
     said = capsys.readouterr().err
-    assert said.count("variables that `fit` did not see: extra (leave out columns that") == 1
+    assert said.count("variables that `fit` did not see: extra (as they should be") == 1
     assert main(command) == 0
     assert "did not see" not in capsys.readouterr().err
 

@@ -30,14 +30,14 @@ def test_trainings_say_how_long_they_took_and_what_was_kept():
     for words in ("network", "2 epochs", "61 s", "epoch 2", "all epochs done"):
         assert words in line
     outcome.best_epoch = 0
-    assert "the start" in describe_trainings({"network": outcome})[0]
+    assert "start" in describe_trainings({"network": outcome})[0]
 
 
 def test_data_is_described_by_its_size_and_its_gaps():
     one, two = np.ones((40, 3)), np.ones((30, 3))
     one[:7] = np.nan
     assert describe_data(read_panel([one, two])) == (
-        "3 variables, 2 systems, 30 to 40 steps, 10.0 % missing"
+        "3 variables, 2 systems, 30 to 40 time steps, 10.0 % missing"
     )
 
 

@@ -57,6 +57,11 @@ def test_a_trained_forecaster_keeps_every_promise_on_new_variables(data):
     assert verify(model, names).holds
 
 
+def test_a_member_with_loadings_keeps_its_promises(data):
+    model = Forecaster(6, 24, members="factor ridge", verbose=False).fit(data)
+    assert verify(model, data).holds
+
+
 def test_a_horizon_that_waits_for_the_next_fit_changes_no_promise(forecaster, data):
     before = errors(forecaster, data)
     assert errors(forecaster.set_params(horizon=90), data) == before

@@ -79,8 +79,8 @@ def test_a_margin_per_tick_needs_a_smallest_step():
 def test_the_text_names_verdict_proof_and_what_is_missing():
     layer = Layer("field", rates(-1.0, -0.5, 0.0))
     text = certify(layer, 5).to_text()
-    assert text.startswith("stable for 5 variables; it holds for any number of variables")
-    assert "needs a smallest step" in text
+    assert text.startswith("stable for 5 variables; this model is stable for any number")
+    assert "--smallest-step" in text
     assert "coupling field, proof: no loop" in text
     assert "for steps of 0.1 and more" in certify(layer, 5, smallest_step=0.1).to_text()
     unstable = Layer("feedback", rates(-1.0, -0.5, 0.0), rates(1.0, -0.5, 0.0))

@@ -25,7 +25,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="RUN.toml",
-        help="read arguments from this file too, named as here; flags win",
+        help="a file of arguments, named as here; what is given here wins",
     )
 
 
@@ -45,12 +45,14 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 def add_columns(parser: argparse.ArgumentParser) -> None:
     """The columns of a table; most are found."""
     columns = parser.add_argument_group(
-        'columns of the table, found where not given; "": found anew, whatever `fit` was given'
+        'columns of the table, recognised if not named ("" forgets the name that `fit` was given)'
     )
     columns.add_argument("--time", metavar="COLUMN", help="time stamps")
-    columns.add_argument("--variable", metavar="COLUMN", help="of a long table: the variable")
+    columns.add_argument(
+        "--variable", metavar="COLUMN", help="of a long table: which variable a row is of"
+    )
     columns.add_argument("--value", metavar="COLUMN", help="of a long table: its value")
-    columns.add_argument("--group", metavar="COLUMN", help="what tells independent systems apart")
+    columns.add_argument("--group", metavar="COLUMN", help="which independent system a row is of")
 
 
 def add_out(

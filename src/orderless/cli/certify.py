@@ -60,6 +60,9 @@ def run(arguments: argparse.Namespace) -> None:
     certificates = certify_members(model.stack_, variables, arguments.smallest_step)
     if not certificates:
         names = ", ".join(member.name for member in model.stack_.members)
-        print(f"No member carries a state from one time step to the next ({names}): always stable.")
+        print(
+            f"Nothing to certify: {names} carry no state from one time step to the next, so "
+            "nothing can build up."
+        )
     for name, certificate in certificates.items():
         print(f"{name}\n{certificate.to_text()}")

@@ -137,7 +137,7 @@ def _print_promises(model: "Forecaster", later: "dict[str, np.ndarray]", seed: i
     print(f"  reordering the turbines changes it by   {_shown(moved)}")
     print(f"  without the dead turbine it changes by  {_shown(kept)}")
     for name, certificate in certify_members(model.stack_, len(later)).items():
-        print(f"  {name} is {certificate.to_text().splitlines()[0]}")
+        print(f"  {name}: {certificate.to_text().splitlines()[0]}")
 
 
 def _shown(change: float) -> str:

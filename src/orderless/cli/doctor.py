@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> None:
                 name = ""  # named once, on the first of its rows
             table.add_section()
         console.print(table)
+    console.print("A call runs in the first form that can. All forms of an operator agree.")
 
 
 def _devices() -> list[str]:

@@ -79,4 +79,6 @@ def _name_silent(panel: "Panel", context: int) -> None:
     }
     if silent:
         shown = ", ".join(sorted(silent)[:5]) + (" and others" if len(silent) > 5 else "")
-        print(f"no forecast for {shown}: nothing in the last {context} steps", file=sys.stderr)
+        print(
+            f"no forecast for {shown}: no reading in the last {context} time steps", file=sys.stderr
+        )

@@ -29,7 +29,7 @@ def name_unseen(
     arguments: argparse.Namespace,
     panel: "Panel",
     model: Any,
-    advice: str = "leave out columns that are no variables",
+    advice: str = "as they should be, if they are new; leave out columns that are no variables",
 ) -> None:
     """Say which variables are new to the model: a column of classes would pass for one.
 

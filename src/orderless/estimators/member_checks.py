@@ -1,6 +1,7 @@
 """The promises of one member of a stack, measured in float64, where rounding hides nothing."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,20 +90,19 @@ def check_member(
 
 
 def _reorder(batch: Batch, order: Tensor) -> Batch:
-    static = None if batch.static is None else batch.static[:, order]
     return replace(
         batch,
         values=batch.values[:, order],
         observed=batch.observed[:, order],
         members=batch.members[:, order],
-        static=static,
+        **_facts(batch, lambda one: one[:, order]),
     )
 
 
 def _pad(batch: Batch, count: int) -> Batch:
     """More variables, which do not belong to the set and hold NaN."""
 
-    def wider(x: Tensor, fill: Any) -> Tensor:
+    def wider(x: Tensor, fill: Any = 0) -> Tensor:
         return torch.cat((x, x.new_full((len(x), count, *x.shape[2:]), fill)), 1)
 
     return replace(
@@ -110,7 +110,7 @@ def _pad(batch: Batch, count: int) -> Batch:
         values=wider(batch.values, torch.nan),
         observed=wider(batch.observed, False),
         members=wider(batch.members, False),
-        static=None if batch.static is None else wider(batch.static, 0),
+        **_facts(batch, wider),
     )
 
 
@@ -120,8 +120,17 @@ def _with_its_reverse(batch: Batch) -> Batch:
         values=torch.cat((batch.values, batch.values.flip(2))),
         observed=torch.cat((batch.observed, batch.observed.flip(2))),
         members=batch.members.expand(2, -1),
-        static=None if batch.static is None else torch.cat((batch.static, batch.static)),
+        **_facts(batch, lambda one: torch.cat((one, one))),
     )
+
+
+def _facts(batch: Batch, change: Callable[[Tensor], Tensor]) -> dict[str, Any]:
+    """What is known of the variables besides their values, changed with them."""
+    static, loadings = batch.static, batch.loadings
+    return {
+        "static": None if static is None else change(static),
+        "loadings": None if loadings is None else loadings._make(map(change, loadings)),
+    }
 
 
 def _causal_scans(member: Member) -> list[Check]:

@@ -1,4 +1,4 @@
-"""What `fit` tells a person: what it inferred, how it went, and who won."""
+"""What `fit` prints: what it inferred, how training went, and what each member earned."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,7 +10,7 @@ MODEL = "this model"
 
 
 def describe_data(panel: Panel, kind: str = "system") -> str:
-    """One line: variables, steps, frequency, missing share."""
+    """One line: variables, time steps, frequency, missing share."""
     lengths = [len(system.times) for system in panel.systems]
     longest, shortest = max(lengths), min(lengths)
     steps = f"{longest}" if longest == shortest else f"{shortest} to {longest}"
@@ -18,7 +18,7 @@ def describe_data(panel: Panel, kind: str = "system") -> str:
     every = "" if frequency is None or frequency.unit == "step" else f" of {frequency}"
     count = _plural(len(panel.systems), kind)
     return (
-        f"{_plural(len(panel.variables), 'variable')}, {count}, {steps} steps{every}, "
+        f"{_plural(len(panel.variables), 'variable')}, {count}, {steps} time steps{every}, "
         f"{100 * panel.missing_share:.1f} % missing"
     )
 
@@ -28,10 +28,11 @@ def describe_trainings(outcomes: Mapping[str, Outcome]) -> list[str]:
     lines = []
     for name, outcome in outcomes.items():
         epochs = len(outcome.history) - 1
-        best = f"epoch {outcome.best_epoch}" if outcome.best_epoch else "the start"
+        best = f"the best was epoch {outcome.best_epoch}"
         lines.append(
             f"training  {name}: {_plural(epochs, 'epoch')} on {outcome.device} in "
-            f"{outcome.seconds:.0f} s ({outcome.stopped}); best: {best}"
+            f"{outcome.seconds:.0f} s ({outcome.stopped}); "
+            f"{best if outcome.best_epoch else 'none was better than its start'}"
         )
     return lines
 

@@ -18,6 +18,12 @@ from orderless.errors import NothingToCertify, ValueRangeError
 from orderless.ops import Generator
 from orderless.theory.modes import Mode, input_bound, mode
 
+SO_WHAT = (
+    "So inputs of bounded size cannot drive the state beyond a bound, however long the series,",
+    "and what was read long ago loses its influence.",
+)
+SO_WHAT_NOT = ("So the state may grow without bound on a long series, and with it the answers.",)
+
 
 @runtime_checkable
 class Certifiable(Protocol):
@@ -118,27 +124,32 @@ class Certificate:
 
     def to_text(self) -> str:
         """The certificate as lines for a terminal."""
-        verdict = "stable" if self.holds else "NOT stable"
         largest = self.largest_n_variables
-        reach = "any number of variables" if largest == math.inf else f"at most {largest}"
+        reach = "any number of them" if largest == math.inf else f"at most {largest} of them"
+        verdict, meaning = ("stable", SO_WHAT) if self.holds else ("NOT stable", SO_WHAT_NOT)
         lines = [
-            f"{verdict} for {self.n_variables} variables; it holds for {reach}",
-            f"  slowest decay   difference mode {self.difference_rate:.4g}, "
-            f"mean mode {self.mean_rate:.4g}   per unit of summed step",
-            f"  spectral radius difference mode {math.exp(self.difference_rate):.4g}, "
-            f"mean mode {math.exp(self.mean_rate):.4g}   over one unit",
+            f"{verdict} for {self.n_variables} variables; this model is stable for {reach}",
+            *(f"  {line}" for line in meaning),
+            "",
+            f"  decay           {self.difference_rate:.4g} (deviations from the mean), "
+            f"{self.mean_rate:.4g} (the mean): the slowest, per unit of step",
+            f"  spectral radius {math.exp(self.difference_rate):.4g} and "
+            f"{math.exp(self.mean_rate):.4g}: what is left of them after one unit",
         ]
         if self.margin_per_tick is None:
-            lines.append("  margin per tick unknown: it needs a smallest step")
+            lines.append("  margin per tick unknown; --smallest-step gives it")
         else:
             lines.append(
-                f"  margin per tick {self.margin_per_tick:.4g}"
-                f"   for steps of {self.smallest_step:g} and more"
+                f"  margin per tick {self.margin_per_tick:.4g}: what a tick takes away at least, "
+                f"for steps of {self.smallest_step:g} and more"
             )
         lines += [
-            f"  transient       a state alone reaches at most {self.transient:.4g} times its size",
-            f"  inputs          of size 1 build up a state of at most {self.input_bound:.4g}",
+            f"  transient       {self.transient:.4g}: how many times its size a state alone "
+            "reaches at most",
+            f"  input bound     {self.input_bound:.4g}: the largest state that inputs of size 1 "
+            "build up",
             "",
+            "  layer by layer:",
         ]
         lines += [
             f"  {layer.name or 'this layer'}: coupling {layer.coupling}, proof: {layer.proof}"
