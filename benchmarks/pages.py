@@ -58,13 +58,6 @@ def record(name: str) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-@table("demo")
-def demo() -> Iterable[Sequence[str]]:
-    printed = (ROOT / "docs/pictures/demo.txt").read_text(encoding="utf-8")
-    yield "forecast", "mean absolute error"
-    yield from re.findall(r"^  (\S.*?) {2,}(\d+\.\d{4})\b", printed, re.MULTILINE)
-
-
 @table("members")
 def members() -> Iterable[Sequence[str]]:
     """The members of the demo, as `fit` printed them."""

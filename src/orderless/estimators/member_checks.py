@@ -49,6 +49,7 @@ def check_member(
         observed=observed,
         members=given.members & observed.any(-1),
         complete=False,
+        **_facts(given, lambda one: one.double() if one.is_floating_point() else one),
     )
     with torch.no_grad():
         expected = member(given)
