@@ -2,8 +2,8 @@
 
     python -m benchmarks.predict_latency
 
-Two models: a ridge, and a network on one. Median, and the 10 % and 90 % quantiles; beside them the CPU time,
-which is what remains comparable on a machine that others use too. Where neuralforecast is
+Two models: a ridge, and a network on one. Median, and the 10 % and 90 % quantiles; beside them the
+CPU time, which is what remains comparable on a machine that others use too. Where neuralforecast is
 installed, its PatchTST of a like size answers the same question in the same run, the three taking
 turns so that whatever else the machine does falls on all of them.
 """

@@ -10,13 +10,18 @@ def test_certify_prints_verdict_proof_and_margin(capsys):
     assert "proof: two modes" in shown
 
 
-def test_certify_takes_a_saved_model(forecaster, capsys):
-    assert main(["certify", str(forecaster)]) == 0
+def test_certify_takes_a_saved_model(detector, capsys):
+    assert main(["certify", str(detector)]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("stable for 4 variables")
+    assert shown.startswith("network\nstable for 4 variables")
     assert "body.blocks.0.branches.long" in shown
-    assert main(["certify", str(forecaster), "--variables", "5000"]) == 0
-    assert capsys.readouterr().out.startswith("stable for 5000 variables")
+    assert main(["certify", str(detector), "--variables", "5000"]) == 0
+    assert "stable for 5000 variables" in capsys.readouterr().out
+
+
+def test_members_without_a_state_need_no_certificate(forecaster, capsys):
+    assert main(["certify", str(forecaster)]) == 0
+    assert "ridge 24" in capsys.readouterr().out
 
 
 def test_certify_explains_a_request_that_has_no_answer(capsys):

@@ -128,7 +128,8 @@ def test_a_warning_is_one_line(files, tmp_path, capsys):
     picture = ["--plot", str(tmp_path / "p.png")]
     assert main(["predict", str(tmp_path / "model"), str(few), "--level", "95", *picture]) == 0
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("6 held-out errors, of all steps ahead together, cannot tell lo-95")
+    assert said.startswith("6 held-out errors")
+    assert "lo-95" in said
 
 
 def test_a_model_of_groups_forecasts_a_file_without_them(files, tmp_path, capsys):
