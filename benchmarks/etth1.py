@@ -1,4 +1,4 @@
-"""ETTh1, horizon 96, default settings: every test window, against ridge at the same look-back.
+"""ETTh1, horizon 96, default settings: every test window, against ridge alone.
 
     ORDERLESS_DATA=folder python -m benchmarks.etth1 [--seeds 0 1 2]
 
@@ -30,8 +30,8 @@ def main() -> None:
     path = Path(os.environ["ORDERLESS_DATA"]) / "ltsf" / "ETTh1.parquet"
     frame = pd.read_parquet(path)
     rows = [
-        measure(frame, "ridge", network={"coupling": "none"}, epochs=0),
-        measure(frame, "coupled ridge", epochs=0),
+        measure(frame, "ridge", members="ridge"),
+        measure(frame, "coupled ridge", members="coupled ridge"),
     ]
     for seed in options.seeds:
         rows.append(measure(frame, "orderless", random_state=seed, **options.settings))
@@ -45,16 +45,16 @@ def measure(frame, name: str, **settings) -> dict:
     begun, cpu = time.perf_counter(), time.process_time()
     model.fit(frame[:VALIDATION])
     seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    test = frame[VALIDATION - model.context_ : TEST]
-    scores = model.backtest(test, windows=TEST - VALIDATION - HORIZON + 1, step=1).scores
+    test = frame[VALIDATION - model.reach : TEST]
+    scores = model.backtest(test, windows=TEST - VALIDATION - HORIZON + 1, stride=1).scores
     row = {
         "model": name,
         "settings": settings,
         "context": model.context_,
         "fit_seconds": round(seconds, 1),
         "fit_cpu_seconds": round(cpu, 1),
-        "blend": model.blend_,
-        "epochs": len(model.history_) - 1,
+        "weights": model.weights_,
+        "epochs": {name: len(history) - 1 for name, history in model.history_.items()},
         **scores["this model"],
     }
     print(row, flush=True)

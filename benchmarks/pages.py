@@ -126,9 +126,9 @@ def predict_latency() -> Iterable[Sequence[str]]:
     found = record("predict_latency")["results"]
     yield "", "median, ms", "10 to 90 %", "CPU, ms"
     for name, label in (
-        ("linear", "a model that kept its linear forecast only"),
-        ("network", "a model that uses all of its network"),
-        ("network alone", "its network alone, two threads"),
+        ("linear", "a coupled ridge"),
+        ("network", "a network on it"),
+        ("network alone", "the network alone, two threads"),
         ("neuralforecast PatchTST", "PatchTST of neuralforecast, of a like size"),
     ):
         one = {key: f"{value:.1f}" for key, value in found[name].items()}

@@ -59,6 +59,7 @@ def fit(epochs: int, precision: str) -> float:
     model = Forecaster(
         96,
         336,
+        members="network on ridge",
         epochs=epochs,
         validation_share=0.25,
         training=training,
@@ -139,10 +140,10 @@ def measure_memory(precision: str) -> dict:
     model = Forecaster(
         720,
         96,
+        members="network on ridge",
         epochs=1,
         validation_share=0.45,
         training=settings,
-        network={"skip": True},
         device="cuda",
         precision=precision,
         verbose=False,

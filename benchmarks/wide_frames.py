@@ -3,7 +3,7 @@
     python -m benchmarks.wide_frames
 
 For each number a process of its own fits the sensors of a simulated plant (seed 0) at 2,000 times,
-look-back 168, horizon 24, one epoch, everything else as it is by default, on a CPU with one thread.
+context 168, horizon 24, one epoch, everything else as it is by default, on a CPU with one thread.
 CPU seconds, since the clock of a shared machine says little, peak memory, and the errors on
 held-out windows that `fit` reports.
 """

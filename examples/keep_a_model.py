@@ -8,7 +8,7 @@ from orderless import Forecaster, load
 from orderless.data.simulate import plant
 
 values, _ = plant(seed=1, sensors=4, steps=300)
-model = Forecaster(horizon=6, context=48, preset="tiny", epochs=0).fit(values)
+model = Forecaster(horizon=6, context=48, members=["naive", "ridge"]).fit(values)
 
 with tempfile.TemporaryDirectory() as folder:
     model.save(folder)

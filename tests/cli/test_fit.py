@@ -16,31 +16,27 @@ SMALL = ["--network", "channels=8", "--network", "states=2", "--network", 'branc
 
 
 def test_fit_saves_a_forecaster_and_says_how_it_did(files, tmp_path, capsys):
-    command = [
-        "fit",
-        str(files / "plant.csv"),
-        "--horizon",
-        "6",
-        "--context",
-        "24",
-        "--epochs",
-        "0",
-    ]
-    assert main([*command, *SMALL, "--out", str(tmp_path / "model")]) == 0
+    command = ["fit", str(files / "plant.csv"), "--horizon", "6", "--context", "24", *SMALL]
+    command += ["--members", "coupled ridge,network", "--epochs", "1", "--no-refit"]
+    assert (
+        main([*command, "--training", "steps_per_epoch=2", "--out", str(tmp_path / "model")]) == 0
+    )
     shown = capsys.readouterr().out
     assert "4 variables" in shown
     assert "coupled ridge" in shown
     model = load(tmp_path / "model")
-    assert (model.horizon, model.context_) == (6, 24)
-    assert model.network_.config.branches == ("long",)
+    assert (model.horizon, model.context_, model.refit) == (6, 24, False)
+    assert set(model.weights_) == {"coupled ridge 24", "network"}
+    assert model.network["branches"] == ["long"]
 
 
 def test_fit_saves_a_detector(files, tmp_path, capsys):
     command = ["fit", str(files / "healthy.csv"), "--task", "detect", "--contamination", "0.05"]
-    command += [*SMALL, "--context", "24", "--members", "ridge", "--quiet"]
+    command += [*SMALL, "--context", "24", "--members", "ridge", "--adapt", "none", "--quiet"]
     assert main([*command, "--out", str(tmp_path / "watch")]) == 0
     assert capsys.readouterr().out == ""
-    assert load(tmp_path / "watch").contamination == 0.05
+    model = load(tmp_path / "watch")
+    assert (model.contamination, model.adapt) == (0.05, None)
 
 
 @pytest.mark.parametrize(
@@ -214,18 +210,8 @@ def test_shops_keep_their_leading_zeros(tmp_path, capsys):
     rows = [f"{shop},{day},{n}.5" for shop in ("00501", "501") for n, day in enumerate(days)]
     (tmp_path / "shops.csv").write_text("\n".join(["shop,day,x", *rows]) + "\n")
     shops, model = str(tmp_path / "shops.csv"), str(tmp_path / "model")
-    fit = [
-        "fit",
-        shops,
-        "--group",
-        "shop",
-        "--horizon",
-        "2",
-        "--context",
-        "4",
-        "--members",
-        "ridge",
-    ]
+    fit = ["fit", shops, "--group", "shop", "--horizon", "2", "--context", "4"]
+    fit += ["--members", "ridge"]
     assert main([*fit, "--out", model, "--quiet"]) == 0
     assert main(["predict", model, shops]) == 0
     _, *rows = capsys.readouterr().out.splitlines()

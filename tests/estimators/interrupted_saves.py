@@ -18,7 +18,9 @@ from orderless.data.simulate import plant
 from orderless.errors import OrderlessError
 
 VALUES, _ = plant(0, sensors=3, steps=120)
-SMALL = {"network": {"channels": 8, "states": 2}, "epochs": 0, "verbose": False}
+SMALL = {"network": {"channels": 8, "states": 2}, "epochs": 1, "verbose": False}
+SMALL |= {"training": {"steps_per_epoch": 1}}
+NETWORK = {**SMALL, "members": "network on ridge"}
 
 
 @contextmanager
@@ -49,7 +51,7 @@ def outcome_of_load(folder: Path) -> str:
 
 
 def main(how: str, folder: Path, count: int) -> None:
-    models = (Forecaster(4, 12, **SMALL).fit(VALUES), Detector(12, **SMALL).fit(VALUES))
+    models = (Forecaster(4, 12, **NETWORK).fit(VALUES), Detector(12, **SMALL).fit(VALUES))
     random.seed(0)
     begun = time.perf_counter()
     for model in models:

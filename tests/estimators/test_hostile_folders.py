@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from interrupted_saves import SMALL, VALUES
+from interrupted_saves import NETWORK, SMALL, VALUES
 from safetensors.torch import load_file
 from safetensors.torch import save as as_bytes
 
@@ -22,8 +22,18 @@ from orderless.estimators.saving import CARD, CONFIG, _digest
 
 CASES, LABELS, _ = motions(0, cases=12)
 KINDS = {
-    "forecaster": (Forecaster(4, 12, **SMALL).fit(VALUES), "predict", VALUES),
-    "classifier": (Classifier(**SMALL).fit(CASES, LABELS), "predict", CASES),
+    "forecaster": (Forecaster(4, 12, **NETWORK).fit(VALUES), "predict", VALUES),
+    "forecasts in closed form": (
+        Forecaster(4, 12, members=["naive", "ridge"], verbose=False).fit(VALUES),
+        "predict",
+        VALUES,
+    ),
+    "classifier": (Classifier(members="network", **SMALL).fit(CASES, LABELS), "predict", CASES),
+    "classes in closed form": (
+        Classifier(members=["flat ridge", "convolutions"], verbose=False).fit(CASES, LABELS),
+        "predict",
+        CASES,
+    ),
     "detector": (Detector(12, **SMALL).fit(VALUES), "score", VALUES),
 }
 SECONDS = 2.0
@@ -131,14 +141,18 @@ def test_a_size_that_no_model_has_is_refused(folder, size):
     ],
 )
 def test_a_network_that_nobody_could_have_saved_is_refused_soon(folder, network):
-    change(folder, lambda config: config["fitted"]["network"].update(network))
+    def edit(config):
+        (member,) = config["fitted"]["members"]
+        member["facts"]["config"].update(network)
+
+    change(folder, edit)
     refuse_soon(folder)
 
 
 @pytest.mark.parametrize("how", ["nan", "inf", "float64", "shape", "missing", "more"])
 def test_weights_of_another_kind_are_refused(folder, how):
     tensors = load_file(weights_of(folder))
-    name = next(name for name in tensors if name.startswith("network/"))
+    name = next(name for name in tensors if name.startswith("members/0/"))
     value = tensors[name]
     if how in ("nan", "inf"):
         value.view(-1)[0] = float(how)
@@ -149,7 +163,7 @@ def test_weights_of_another_kind_are_refused(folder, how):
     elif how == "missing":
         del tensors[name]
     else:
-        tensors["network/more"] = torch.zeros(1)
+        tensors["members/0/more"] = torch.zeros(1)
     change(folder, weights=as_bytes(tensors))
     refuse_soon(folder)
 

@@ -62,4 +62,4 @@ def stack_of(
         refit=refit,
     )
     run = Run(seed=0, epochs=1, device="cpu", training=BRIEF | dict(training or {}))
-    return fit_stack(evaluator, evaluator, windows, season, choices, run)
+    return fit_stack(evaluator, windows, season, choices, run)

@@ -77,6 +77,18 @@ def test_a_coupled_ridge_of_a_lone_variable_is_a_ridge():
     assert found.weights == {"ridge 24": 1.0}
 
 
+def test_with_a_season_of_one_step_seasonal_naive_is_naive():
+    assert stack_of(WALK, ("seasonal naive",), season=1).weights == {"naive": 1.0}
+    assert "seasonal naive" not in stack_of(WALK, CLOSED, season=1).weights
+
+
+def test_a_network_that_cannot_be_is_refused_where_none_is_asked_for():
+    with pytest.raises(SettingError, match="chanels"):
+        stack_of(WALK, ("naive",), network={"chanels": 3})
+    with pytest.raises(SettingError, match="steps"):
+        stack_of(WALK, ("naive",), training={"steps": 3})
+
+
 @pytest.mark.parametrize("quantiles", [(), (0.1, 0.5, 0.9)])
 @pytest.mark.parametrize("members", [CLOSED, ("naive", *NETWORKS), ("network",)])
 def test_data_that_never_changes_tells_no_members_apart_and_stays(members, quantiles):

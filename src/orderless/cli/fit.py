@@ -61,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="detect: share of normal time steps that may raise an alarm (default: 0.01)",
     )
+    parser.add_argument(
+        "--adapt",
+        type=_adapt,
+        metavar="STEPS",
+        help="detect: latest time steps that the level of a variable is the median of, or none "
+        "(default: auto)",
+    )
     _add_training(parser.add_argument_group("network and training"))
 
 
@@ -75,6 +82,12 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         type=names,
         metavar="NAME,NAME",
         help='kinds of members, such as "ridge,network" (default: all of the task)',
+    )
+    model.add_argument(
+        "--refit",
+        action=argparse.BooleanOptionalAction,
+        help="forecast: fit closed forms again with the latest rows once they are weighed "
+        "(default: yes)",
     )
     model.add_argument("--epochs", type=int, metavar="N", help="of each network, at most")
     model.add_argument(
@@ -117,6 +130,17 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         "(default: MODEL/checkpoint)",
     )
     model.add_argument("--quiet", action="store_true", help="say nothing")
+
+
+def _adapt(text: str) -> int | str:
+    if text in ("auto", "none"):
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither a number of time steps nor auto or none"
+        ) from None
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -176,7 +200,7 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
     from orderless.errors import SettingError
 
     known = inspect.signature(kind).parameters
-    asked = ("horizon", "context", "season", "loss", "identify", "contamination")
+    asked = ("horizon", "context", "season", "loss", "identify", "contamination", "adapt", "refit")
     general = (
         "members",
         "preset",
@@ -194,8 +218,9 @@ def _parameters(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
     for name in given:
         if name not in known:
             raise SettingError(f"--{name} does not apply to --task {arguments.task}. Leave it out.")
-    if given.get("identify") == "none":
-        given["identify"] = None
+    for name in ("identify", "adapt"):
+        if given.get(name) == "none":
+            given[name] = None
     for name in ("network", "training"):
         if getattr(arguments, name):
             given[name] = dict(getattr(arguments, name))

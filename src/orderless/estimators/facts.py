@@ -38,7 +38,7 @@ HISTORY = listing(
     record({"number": whole(0), "loss": optional(number()), "score": optional(number())})
 )
 """The epochs of a training."""
-TRANSFORM = record(
+_TRANSFORM = record(
     {
         "scales": mapping(listing(number(), 2)),
         "baselines": optional(mapping(number(0))),
@@ -48,11 +48,20 @@ TRANSFORM = record(
         "limit": number(1, 1e8),
     }
 )
+
+
+def _transform(value: Any, where: str) -> None:
+    """Where all variables have one scale, it is under no name."""
+    _TRANSFORM(value, where)
+    if value["shared"] and "" not in value["scales"]:
+        raise ModelFileError(f"{where} lacks the scale of all variables.")
+
+
 SHARED = {
     "variables_in": NAMES,
     "columns": mapping(LABEL),
     "seed": whole(0),
-    "transform": TRANSFORM,
+    "transform": _transform,
     "errors": plain,
     "weights": mapping(number(0, 1)),
     "history": mapping(HISTORY),
@@ -62,17 +71,30 @@ SHARED = {
 
 
 def _classifier(facts: dict[str, Check]) -> Check:
-    """Variables that are not told apart by name have one scale, under no name."""
+    """Every member tells the classes apart that there are."""
     each = record(facts)
 
     def check(value: Any, where: str) -> None:
         each(value, where)
-        transform = value["transform"]
-        if transform["shared"] and "" not in transform["scales"]:
-            raise ModelFileError(f"{where}.transform lacks the scale of all variables.")
+        for member in value["members"]:
+            if member["facts"].get("classes") != len(value["classes"]):
+                raise ModelFileError(f"{where}: {member['name'][:60]} knows other classes.")
         width = int(value["classes_dtype"][2:]) if value["classes_dtype"][1] in "US" else 0
         if width * len(value["classes"]) > MOST_CHARACTERS:
             raise ModelFileError(f"{where}.classes_dtype is too wide for so many classes.")
+
+    return check
+
+
+def _detector(facts: dict[str, Check]) -> Check:
+    """Every member has units."""
+    each = record(facts)
+
+    def check(value: Any, where: str) -> None:
+        each(value, where)
+        units = value["units"]
+        if {len(units["variables"]), len(units["overall"])} != {len(value["members"])}:
+            raise ModelFileError(f"{where}.units are not those of as many members.")
 
     return check
 
@@ -99,7 +121,7 @@ FACTS: dict[str, Check] = {
             "identify": optional(text("name")),
         }
     ),
-    "Detector": record(
+    "Detector": _detector(
         SHARED
         | {
             "context": STEPS,

@@ -180,6 +180,7 @@ class Forecaster(Estimator):
         self.horizon_, self.quantiles_ = int(self.horizon), self._find_quantiles()
         windows = self._cut_windows(panel)
         self.context_ = windows.context
+        choices, run = self._choices(), self._run(checkpoint)
         self.frequencies_ = find_frequencies(panel, windows.train)
         self.variables_in_ = panel.variables
         self.transform_ = Transform(
@@ -192,9 +193,7 @@ class Forecaster(Estimator):
         systems = [self._with_loadings(*pair) for pair in zip(panel.systems, systems, strict=True)]
         teaching = draw_in(systems, windows.ends, stacklevel=4)
         reporter, evaluator = self._evaluator(systems), self._evaluator(teaching)
-        fitted = fit_stack(
-            evaluator, windows, self.season_, self._choices(), self._run(checkpoint), reporter
-        )
+        fitted = fit_stack(evaluator, windows, self.season_, choices, run, reporter)
         self.stack_, self.weights_ = fitted.stack, fitted.weights
         if not any(isinstance(one, FactorRidge) for one in fitted.stack.members):
             self.factors_ = None

@@ -13,7 +13,7 @@ from torch import nn
 from orderless.errors import DtypeError, SettingError
 from orderless.models.settings import build_training_config
 from orderless.models.threads import threads_for
-from orderless.training import Outcome, Task, train
+from orderless.training import Outcome, Task, TrainingConfig, train
 
 Network = TypeVar("Network", bound=nn.Module)
 GENERATOR = threading.RLock()
@@ -40,6 +40,10 @@ class Run:
     checkpoint: Path | None = None
     show_progress: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse settings before any work, also where nothing will be trained."""
+        self._config({}, None)
+
     def draw(self, build: Callable[[], Network]) -> Network:
         """A network in float32 whose random weights follow from the seed alone."""
         with GENERATOR, torch.random.fork_rng(devices=[]):
@@ -53,22 +57,24 @@ class Run:
         rows        contexts of one variable in a step: how many threads it is worth
         defaults    the settings of this kind of member, which the user's own replace
         """
-        settings = build_training_config(
+        own = None if self.checkpoint is None else self.checkpoint / name.replace(" ", "-")
+        settings = self._config(defaults, own)
+        # Also where the caller has switched gradients off.
+        with GENERATOR, threads_for(rows), torch.enable_grad():
+            outcome = train(task, settings, show_progress=self.show_progress)
+        task.module.eval().requires_grad_(False)
+        return outcome
+
+    def _config(self, defaults: Mapping[str, Any], checkpoint: Path | None) -> TrainingConfig:
+        return build_training_config(
             defaults,
             self.training,
             epochs=self.epochs,
             seed=self.seed,
             device=self.device,
             precision=self.precision,
-            checkpoint=None
-            if self.checkpoint is None
-            else self.checkpoint / name.replace(" ", "-"),
+            checkpoint=checkpoint,
         )
-        # Also where the caller has switched gradients off.
-        with GENERATOR, threads_for(rows), torch.enable_grad():
-            outcome = train(task, settings, show_progress=self.show_progress)
-        task.module.eval().requires_grad_(False)
-        return outcome
 
 
 def choose_device(device: str) -> torch.device:

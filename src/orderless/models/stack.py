@@ -73,6 +73,8 @@ class Stack:
         kinds: Mapping[str, type[Any]],
     ) -> "Stack":
         """What `state` gave; `kinds` are the classes of the task's members by kind."""
+        if not facts:
+            raise ModelFileError("The stack has no member.")
         members = []
         for place, one in enumerate(facts):
             if one["kind"] not in kinds:

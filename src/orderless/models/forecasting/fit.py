@@ -78,6 +78,11 @@ class Choices:
     quantiles: tuple[float, ...] = ()
     refit: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse sizes of a network before any work, also where there will be none."""
+        for context in self.contexts:
+            self.config(context)
+
 
 @dataclass(frozen=True)
 class FittedStack:
@@ -124,6 +129,10 @@ def fit_stack(
     they are, and not as they may teach.
     """
     losses = _losses_of(choices.loss)
+    if season == 1:
+        # It would be the naive forecast once more.
+        members = ("naive" if one == "seasonal naive" else one for one in choices.members)
+        choices = replace(choices, members=tuple(dict.fromkeys(members)))
     folds = cut_folds(windows.train, windows.selection, windows.horizon, held_out=windows.held_out)
     # Otherwise nothing would be left that has not seen the selection windows.
     choices = replace(choices, refit=choices.refit and folds.selection_apart)
