@@ -20,6 +20,7 @@ def test_backtest_prints_scores_and_writes_forecasts_json_and_picture(
     assert len(read_table(out)) == 3 * 6
     written = json.loads(scores.read_text())
     assert written["this model"]["mae"] < written["naive"]["mae"]
+    assert written["drift"] is None
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

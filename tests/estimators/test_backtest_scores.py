@@ -14,10 +14,11 @@ TICKS = np.arange(40.0)
 SCALES = {"a": (0.0, 2.0), "b": (0.0, 1.0), "constant": (5.0, 0.0)}
 
 
-def scored(truth, forecast) -> Scored:
+def scored(truth, forecast, **shifts) -> Scored:
     """One origin, one variable, widths of 1."""
     truth, forecast = (np.array(one, float)[None, None] for one in (truth, forecast))
-    return Scored(truth, {MODEL: forecast}, np.ones_like(truth), {})
+    shifts = {ending: np.full(truth.shape, shift) for ending, shift in shifts.items()}
+    return Scored(truth, {MODEL: forecast}, np.ones_like(truth), shifts, {})
 
 
 def compared(season=4):
@@ -27,8 +28,8 @@ def compared(season=4):
     origins = find_origins(system, 2, 6, 3)
     pasts = [Transform(SCALES).apply(system, last=max(8, season), end=at) for at in origins]
     forecasts = [PointAndWidth(np.ones((3, 3)), np.full((3, 3), 0.5)) for _ in origins]
-    shifts = {"hi-80": np.array([1.0, 2.0, 4.0])}
-    return compare(system, origins, pasts, forecasts, shifts, season=season)
+    shifts = {"hi-80": np.array([[1.0, 2.0, 4.0]] * 3)}
+    return compare(system, origins, pasts, forecasts, [shifts] * 2, season=season)
 
 
 def test_the_last_origin_ends_with_the_data():
@@ -63,9 +64,13 @@ def test_errors_count_where_both_truth_and_forecast_are_known():
 
 
 def test_coverage_is_the_share_inside_in_widths():
-    systems = [scored([1, 2, np.nan], [1, 4, 5]), scored([7, 8], [8, np.nan])]
-    assert coverage(systems, np.array(-1.0), np.array(0.0)) == pytest.approx(2 / 3)
-    assert np.isnan(coverage([scored([np.nan], [1])], np.array(-1.0), np.array(1.0)))
+    ends = {"low": -1.0, "high": 0.0}
+    systems = [scored([1, 2, np.nan], [1, 4, 5], **ends), scored([7, 8], [8, np.nan], **ends)]
+    assert coverage(systems, "low", "high") == pytest.approx(2 / 3)
+    # Where there is no interval, nothing is outside of it.
+    none = scored([1, 2], [1, 2], low=np.nan, high=np.nan)
+    assert coverage([*systems, none], "low", "high") == pytest.approx(2 / 3)
+    assert np.isnan(coverage([scored([np.nan], [1], **ends)], "low", "high"))
 
 
 def test_windows_without_anything_to_score_are_counted():

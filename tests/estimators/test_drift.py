@@ -3,10 +3,14 @@ import pandas as pd
 import pytest
 
 from orderless.data import read_panel
+from orderless.data.transform import Transform
 from orderless.estimators.drift import (
+    describe_drift,
     describe_more_gaps,
     describe_other_frequencies,
     describe_short_systems,
+    find_drift,
+    learn_ranges,
     missing_share,
 )
 
@@ -55,3 +59,33 @@ def test_a_variable_that_is_dead_for_a_context_has_no_gap():
     values[40:60, 0] = np.nan
     assert missing_share(read_panel(values), 20) == 0.0
     assert missing_share(read_panel(values), 50) == pytest.approx(0.1)
+
+
+def drift_of(values):
+    """Of columns a and b, normal in `fit`, and a constant."""
+    transform = Transform({"0": (0.0, 1.0), "1": (0.0, 1.0), "2": (5.0, 0.0)})
+    before = np.random.default_rng(0).standard_normal((2000, 3))
+    ranges = learn_ranges(transform.apply_all(read_panel(before)), transform.moving)
+    return find_drift(transform.apply_all(read_panel(values)), ranges)
+
+
+def test_readings_like_those_of_fit_are_no_drift():
+    found = drift_of(np.random.default_rng(1).standard_normal((500, 3)))
+    assert not found.beyond
+    assert describe_drift(found) is None
+
+
+def test_a_shifted_level_and_wild_readings_are_named_apart_the_worst_first():
+    values = np.random.default_rng(1).standard_normal((500, 3))
+    values[:, 1] += 1e9
+    values[::5, 0] *= 100.0
+    found = drift_of(values)
+    assert list(found.shifted) == ["1"]
+    assert found.beyond["0"] == pytest.approx(0.2, abs=0.02)
+    said = describe_drift(found)
+    assert said is not None
+    assert said.index("level has shifted of 1 ") < said.index("beyond their range in `fit` are 0 ")
+
+
+def test_too_few_readings_are_no_drift():
+    assert describe_drift(drift_of(np.full((10, 3), 1e3))) is None

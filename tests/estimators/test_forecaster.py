@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from orderless.errors import (
     SettingError,
     VariableMismatch,
 )
+from orderless.estimators.intervals import FEWEST_STEPS
 from orderless.models import Stack
 from orderless.models.forecasting import NetworkForecast, fit
 from orderless.models.forecasting.fit import CLOSED
@@ -744,3 +746,37 @@ def test_loadings_are_kept_only_where_a_member_needs_them():
     lone = quick(members="factor ridge").fit(FRAME[["time", NAMES[0]]])
     assert lone.factors_ is None
     assert set(lone.weights_) == {"ridge 48"}
+
+
+def test_that_these_data_are_not_what_was_fitted_is_said_once_and_stands_in_the_report():
+    model = quick().fit(FRAME)
+    model.predict(FRAME)
+    shifted = FRAME.copy()
+    shifted[NAMES[1]] += 1e6
+    with pytest.warns(UserWarning, match=f"level has shifted of {NAMES[1]} ") as said:
+        model.predict(shifted)
+    assert said[0].filename == __file__
+    assert len(said) == 1
+    assert NAMES[1] in model.report_[-1]
+    model.predict(shifted)  # once is enough
+
+
+def test_rows_at_another_frequency_than_in_fit_are_said():
+    index = pd.date_range("2026-01-01", periods=len(WAVES), freq="h")
+    model = quick().fit(pd.DataFrame(WAVES, index))
+    with pytest.warns(UserWarning, match="15 minutes apart"):
+        model.predict(pd.DataFrame(WAVES, pd.date_range("2026", periods=len(WAVES), freq="15min")))
+
+
+def test_a_new_variable_has_an_interval_as_soon_as_its_history_tells_its_unit():
+    model = quick().fit(FRAME)
+    new = FRAME[["time"]].assign(new=VALUES[:, 0])
+    for rows, there in ((FEWEST_STEPS, True), (FEWEST_STEPS - 1, False)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = model.predict(new[-rows:], level=80)
+        assert found["new"].notna().all()
+        assert found["new-lo-80"].notna().all() == there
+        assert any("No interval for 'new'" in str(one.message) for one in said) != there
+    known = model.predict(FRAME[-1:], level=80)
+    assert known.notna().all(None)

@@ -1,5 +1,6 @@
 import math
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,17 @@ from orderless.data import Batch, read_panel
 from orderless.data.transform import CALM, Scaled, Transform
 from orderless.errors import SettingError
 from orderless.estimators.intervals import (
+    FEWEST_STEPS,
+    Held,
     PointAndWidth,
+    choose_histories,
     column_endings,
     fit_error_table,
+    fit_factors,
     hold_constants,
     in_units,
 )
-from orderless.models.forecasting.quantiles import width_of
+from orderless.models.forecasting.quantiles import hide_earlier, width_of
 from orderless.models.forecasting.windows import DEFAULT_CONTEXT
 
 
@@ -201,8 +206,8 @@ def test_quantiles_are_widths_off_the_point_in_the_units_of_the_caller():
     )
     forecast = PointAndWidth(np.ones((2, 2)), np.array([[3.0], [0.5]]))
     table = fit_error_table(np.zeros((0, 1, 2)), np.zeros((0, 1, 2), bool))
-    shifts = table.shifts({"q0.5": 0.5}) | {"q0.9": np.array([1.0, 2.0])}
-    blocks = in_units([past], [forecast], shifts)
+    shifts = table.shifts({"q0.5": 0.5}, past) | {"q0.9": np.array([[1.0, 2.0]] * 2)}
+    blocks = in_units([past], [forecast], [shifts])
     assert {ending: one.tolist() for ending, (one,) in blocks.items()} == {
         "": [[1.0, 1.0], [12.0, 12.0]],
         "q0.5": [[1.0, 1.0], [12.0, 12.0]],
@@ -214,6 +219,106 @@ def test_a_point_without_a_unit_stays_at_its_only_reading_and_has_no_interval():
     once = np.where(np.arange(50) == 45, 3.0, np.nan)
     past = past_of({"a": (0.0, 1.0)}, once=once, a=np.sin(np.arange(50)))
     forecast = PointAndWidth(np.zeros((2, 1)), np.ones((2, 1)))
-    blocks = in_units([past], [forecast], {"hi-80": np.ones(1)})
+    blocks = in_units([past], [forecast], [{"hi-80": np.ones((2, 1))}])
     assert blocks[""][0].tolist() == [[3.0], [0.0]]
     assert np.isnan(blocks["hi-80"][0][:, 0]).tolist() == [True, False]
+
+
+def widened(scale, unit=lambda history: 1.0, sizes=(1.0,) * 6, histories=(6, 24, 100)):
+    """A table whose errors have this scale after a history; of variables of these sizes."""
+    random = np.random.default_rng(0)
+    shape = 300, len(sizes), 2
+    whole = random.standard_normal(shape) * np.array(sizes)[:, None]
+
+    def after(history, known):
+        errors = random.standard_normal(shape) * np.array(sizes)[:, None] * scale(history)
+        return Held(errors, unit(history))
+
+    return fit_factors(fit_error_table(whole, np.ones(shape, bool)), histories, after)
+
+
+def short_past(history, *, known):
+    """One variable with so many steps of history in a context of 100."""
+    values = np.where(np.arange(100) >= 100 - history, np.sin(np.arange(100)), np.nan)
+    (system,) = read_panel({"a": values}).systems
+    return Transform({"a": (0.0, 1.0)} if known else {}).apply(system, last=100)
+
+
+def interval_of(table, history, *, known):
+    shifts = table.shifts({"low": 0.1, "high": 0.9}, short_past(history, known=known))
+    return (shifts["high"] - shifts["low"])[0]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_intervals_hold_their_share_after_a_short_history(known):
+    scales = {6: 5.0, 24: 2.0, 100: 1.0}
+    table = widened(scales.__getitem__)
+    whole = table.at(0.9) - table.at(0.1)
+    for history, scale in scales.items():
+        wider = interval_of(table, history, known=known) / whole
+        np.testing.assert_allclose(wider, scale, rtol=0.1)
+    between = interval_of(table, 12, known=known) / whole
+    assert ((between > 2) & (between < 5)).all()
+
+
+def test_after_a_whole_context_intervals_of_known_variables_are_those_of_the_table():
+    table = widened(lambda history: 3.0)
+    expected = table.at(0.9) - table.at(0.1)
+    np.testing.assert_allclose(interval_of(table, 100, known=True), expected, rtol=1e-12)
+
+
+@settings(max_examples=20)
+@given(scales=st.lists(st.floats(0.1, 10.0), min_size=3, max_size=3))
+def test_less_history_never_makes_an_interval_narrower(scales):
+    histories = 6, 24, 100
+    unit = dict(zip(histories, (0.5, 0.8, 1.0), strict=True))
+    table = widened(dict(zip(histories, scales, strict=True)).get, unit.get)
+    for known in (True, False):
+        widths = [interval_of(table, h, known=known).mean() * unit[h] for h in histories]
+        assert np.all(np.diff(widths) <= 1e-9)
+
+
+def test_variables_that_differ_widen_the_intervals_of_new_ones():
+    """One sensor is four times as hard to forecast, and nobody knows of which kind the next is."""
+    table = widened(lambda history: 1.0, sizes=(1.0, 4.0))
+    new, seen = (interval_of(table, 100, known=known) for known in (False, True))
+    assert (new > 1.2 * seen).all()
+
+
+def test_too_short_a_history_of_a_new_variable_has_no_interval():
+    table = widened(lambda history: 1.0)
+    assert np.isnan(interval_of(table, FEWEST_STEPS - 1, known=False)).all()
+    assert np.isfinite(interval_of(table, FEWEST_STEPS, known=False)).all()
+    assert np.isfinite(interval_of(table, 1, known=True)).all()
+
+
+@pytest.mark.parametrize("reach", [1, 5, 6, 336, 720])
+def test_the_last_history_is_the_whole_context(reach):
+    *shorter, last = choose_histories(reach)
+    assert last == reach
+    assert all(one < reach for one in shorter)
+
+
+def test_a_factor_without_errors_is_that_of_a_whole_context():
+    table = fit_factors(
+        fit_error_table(np.ones((50, 1, 2)), np.ones((50, 1, 2), bool)),
+        (6, 10),
+        lambda history, known: Held(np.full((50, 1, 2), np.nan), 1.0),
+    )
+    assert (table.factors == 1.0).all()
+
+
+@pytest.mark.parametrize("history", [1, 7, 19, 20, 99])
+def test_what_lies_before_the_history_is_hidden(history):
+    values = torch.randn(3, 2, 20, generator=torch.Generator().manual_seed(0))
+    batch = batch_of(values)
+    batch = replace(batch, targets=values[..., :4], target_observed=values[..., :4] < 9)
+    for known in (True, False):
+        hidden = hide_earlier(batch, history, known=known)
+        kept = min(history, 20)
+        assert torch.equal(hidden.observed.sum(-1), torch.full((3, 2), kept))
+        assert torch.equal(hidden.last(kept).values, batch.last(kept).values)
+        # A single reading tells no unit.
+        assert hidden.target_observed.all() == (known or history > 1)
+        other = replace(batch, values=torch.cat((values[..., :-kept] + 1, values[..., -kept:]), -1))
+        assert torch.equal(width_of(hide_earlier(other, history, known=known)), width_of(hidden))

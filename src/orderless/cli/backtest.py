@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
     from orderless.cli.tables import open_series
     from orderless.cli.variables import check_drawn, name_unseen
     from orderless.data import read_panel, write_table
+    from orderless.estimators.drift import describe_drift
     from orderless.estimators.intervals import column_endings
 
     check_places(arguments)
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         write_table(result.forecast, arguments.out)
     if arguments.json is not None:
-        write_record(result.scores, arguments.json)
+        write_record(result.scores | {"drift": describe_drift(model.drift(panel))}, arguments.json)
     try:
         if arguments.plot is not None:
             from orderless.estimators.pictures import draw_backtest

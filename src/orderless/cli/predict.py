@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     blocks = model.forecast_panel(
         panel, asked if arguments.plot is None else column_endings(drawn, None) | asked
     )
+    model.warn_of_drift(panel)
     name_unseen(arguments, panel, model)
     try:
         if arguments.plot is not None:

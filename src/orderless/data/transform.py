@@ -50,6 +50,7 @@ class Scaled:
     departures  [variable, time]: for constants of `fit`, 0 or `DEPARTURE`; NaN for other variables
                 and where nothing was observed
     baseline    [variable]: baseline scale in the units of `values`, for intervals
+    known       [variable]: whether `fit` saw it
     restore     puts rows back in the caller's order
     loadings    how variables answer to factors; None where nobody asks
     """
@@ -62,8 +63,15 @@ class Scaled:
     constant: np.ndarray
     departures: np.ndarray
     baseline: np.ndarray
+    known: np.ndarray
     restore: np.ndarray
     loadings: Loadings | None = None
+
+    @property
+    def history(self) -> np.ndarray:
+        """Time steps since the first reading of each variable [variable], 0 without any."""
+        steps = self.observed.shape[1]
+        return np.where(self.observed.any(1), steps - self.observed.argmax(1), 0)
 
     def undo(self, values: np.ndarray) -> np.ndarray:
         """Values [variable, ...] in the units of the caller; the order stays.
@@ -85,6 +93,7 @@ class Scaled:
             constant=self.constant[rows],
             departures=self.departures[rows, span],
             baseline=self.baseline[rows],
+            known=self.known[rows],
             restore=np.arange(len(rows)),
             loadings=None if self.loadings is None else self.loadings.of(rows),
         )
@@ -174,10 +183,8 @@ class Transform:
         center, scale = _units(names, values, observed, scales, last)
         constant = _constant(names, values, observed, scales, last)
         baseline = self._baseline(names, values, observed, scales, scale)
-        unseen = np.array([name not in scales for name in names])
-        once = (
-            unseen & (observed.sum(-1) == 1) if not self.watch_constants else np.zeros_like(unseen)
-        )
+        known = np.array([name in scales for name in names], bool)
+        once = ~known & (observed.sum(-1) == 1) & (not self.watch_constants)
         if last is not None:
             values, observed = values[:, -last:], observed[:, -last:]
         scaled = np.clip((values - center) / scale, -self.limit, self.limit)
@@ -196,6 +203,7 @@ class Transform:
             constant=constant,
             departures=departures,
             baseline=baseline,
+            known=known,
             restore=restore,
         )
 

@@ -33,13 +33,15 @@ class Scored(NamedTuple):
     """One system from several origins, [origin, variable, horizon].
 
     `truth`, the `forecasts` by name and the `width` of the model's are in scaled units. The truth
-    is NaN where nothing is scored. `blocks`, by the ending of their columns, are in the units and
-    the variable order of the caller.
+    is NaN where nothing is scored. `shifts` are by how many widths each quantile is off the
+    forecast of the model, `blocks` the same in the units and the variable order of the caller, by
+    the ending of their columns.
     """
 
     truth: np.ndarray
     forecasts: dict[str, np.ndarray]
     width: np.ndarray
+    shifts: dict[str, np.ndarray]
     blocks: dict[str, np.ndarray]
 
 
@@ -61,7 +63,7 @@ def compare(
     origins: np.ndarray,
     pasts: Sequence[Scaled],
     forecasts: Sequence[PointAndWidth[np.ndarray]],
-    shifts: Mapping[str, np.ndarray],
+    shifts: Sequence[Mapping[str, np.ndarray]],
     *,
     season: int,
 ) -> Scored:
@@ -86,6 +88,7 @@ def compare(
         truth=np.where(scored, np.stack(future), np.nan),
         forecasts=rivals,
         width=np.stack([one.width for one in forecasts]),
+        shifts={ending: np.stack([one[ending] for one in shifts]) for ending in shifts[0]},
         blocks={k: np.stack(block) for k, block in in_units(pasts, forecasts, shifts).items()},
     )
 
@@ -112,12 +115,13 @@ def score(systems: Sequence[Scored], name: str) -> dict[str, float]:
     return {"mae": float(np.abs(error).mean()), "mse": float((error**2).mean())}
 
 
-def coverage(systems: Sequence[Scored], low: np.ndarray, high: np.ndarray) -> float:
-    """The share of known values from forecast + width low to forecast + width high."""
+def coverage(systems: Sequence[Scored], low: str, high: str) -> float:
+    """The share of known values between two quantiles, by their endings, where there are any."""
     inside = []
     for one in systems:
         error = one.truth - one.forecasts[MODEL]
-        within = (error >= low * one.width) & (error <= high * one.width)
-        inside.append(within[np.isfinite(error)])
+        lowest, highest = one.shifts[low] * one.width, one.shifts[high] * one.width
+        within = (error >= lowest) & (error <= highest)
+        inside.append(within[np.isfinite(error) & np.isfinite(lowest) & np.isfinite(highest)])
     joined = np.concatenate(inside)
     return float(joined.mean()) if joined.size else float("nan")

@@ -149,8 +149,8 @@ class Estimator(ABC):
         lost = sorted(set(self.variables_in_) - set(variables))
         if new or lost:
             raise VariableMismatch(
-                f"The variables differ from those of `fit`: {_some(new) or 'none'} new, "
-                f"{_some(lost) or 'none'} missing. Use strict_variables=False to allow that."
+                f"The variables differ from those of `fit`: {name_some(new) or 'none'} new, "
+                f"{name_some(lost) or 'none'} missing. Use strict_variables=False to allow that."
             )
 
     def save(self, folder: str | Path) -> None:
@@ -318,6 +318,7 @@ def _same(value: Any, default: Any) -> bool:
         return False
 
 
-def _some(names: list[str], most: int = 5) -> str:
+def name_some(names: list[str], most: int = 5) -> str:
+    """The first of them, and how many more there are."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -316,7 +316,7 @@ class Detector(Estimator):
 
     def drift(self, panel: Panel, scores: Scores) -> Drift:
         """How data that was scored differs from that of `fit`: alarms, ranges, levels."""
-        return find_drift(self.transform_.apply_all(panel), self._alarm(scores), self.ranges_)
+        return find_drift(self.transform_.apply_all(panel), self.ranges_, self._alarm(scores))
 
     def warn_of_drift(self, panel: Panel, scores: Scores, *, stacklevel: int = 2) -> None:
         """Say where false alarms may increase because the data is not of the kind `fit` had.

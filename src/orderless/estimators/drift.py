@@ -1,4 +1,4 @@
-"""How data differs from that of `fit`, where false alarms may increase because of it, in words."""
+"""How data differs from that of `fit`, in words: alarms may be false, and forecasts far off."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,12 @@ ALARMS = 5.0
 MOST_NAMED = 3
 
 
-def describe_other_frequencies(panel: Panel, frequencies: Sequence[Frequency]) -> str | None:
-    """Of time stamps at none of the frequencies of `fit`, where both are of time."""
+def describe_other_frequencies(
+    panel: Panel,
+    frequencies: Sequence[Frequency],
+    harm: str = "false alarms may increase",
+) -> str | None:
+    """Of time stamps at none of the frequencies of `fit`, where both are of time; and its harm."""
     if panel.form.time.only_counts:
         return None
     found = {system.frequency for system in panel.systems if system.frequency is not None}
@@ -39,7 +43,7 @@ def describe_other_frequencies(panel: Panel, frequencies: Sequence[Frequency]) -
         return None
     return (
         f"Time stamps are {', '.join(sorted({str(one) for one in other}))} apart, and the model "
-        f"was fitted on data {', '.join(map(str, frequencies))} apart: false alarms may increase. "
+        f"was fitted on data {', '.join(map(str, frequencies))} apart: {harm}. "
         "Give rows at that frequency, or fit at this one."
     )
 
@@ -117,9 +121,11 @@ def learn_ranges(systems: Sequence[Scaled], moving: Collection[str]) -> dict[str
 
 
 def find_drift(
-    systems: Sequence[Scaled], alarms: Sequence[np.ndarray], ranges: Mapping[str, Sequence[float]]
+    systems: Sequence[Scaled],
+    ranges: Mapping[str, Sequence[float]],
+    alarms: Sequence[np.ndarray] = (),
 ) -> Drift:
-    """From scaled systems and alarms [time] of each."""
+    """From scaled systems and, where there are any, alarms [time] of each."""
     found: dict[str, list[np.ndarray]] = {}
     for system in systems:
         for name, values, observed in zip(
@@ -140,8 +146,11 @@ def find_drift(
     return Drift(float(steps.mean()) if len(steps) else 0.0, beyond, shifted)
 
 
-def describe_drift(drift: Drift, contamination: float, steps: int) -> str | None:
-    """That these data are not what was fitted, and which variables differ most."""
+def describe_drift(drift: Drift, contamination: float = 1.0, steps: int = 0) -> str | None:
+    """That these data are not what was fitted, and which variables differ most.
+
+    contamination, steps: the share of alarms that is normal, and of how many time steps.
+    """
     parts = []
     if drift.alarms > ALARMS * contamination and drift.alarms * steps >= FEWEST_ALARMS:
         parts.append(

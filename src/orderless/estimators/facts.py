@@ -109,6 +109,8 @@ FACTS: dict[str, Check] = {
             "factors": mapping(NAMES),
             "quantiles": listing(number(0, 1)),
             "calibration_errors": whole(0),
+            "ranges": mapping(listing(number(), 2)),
+            "histories": listing(STEPS, distinct=True),
             "frequencies": FREQUENCIES,
         }
     ),

@@ -35,13 +35,22 @@ from orderless.estimators.base import (
     check_ignored,
     check_share,
     draw_seed,
+    name_some,
+)
+from orderless.estimators.calibration import calibrate
+from orderless.estimators.drift import (
+    Drift,
+    describe_drift,
+    describe_other_frequencies,
+    find_drift,
+    learn_ranges,
 )
 from orderless.estimators.frequencies import find_frequencies, restore_frequency
 from orderless.estimators.intervals import (
+    FEWEST_STEPS,
     ErrorTable,
     PointAndWidth,
     column_endings,
-    fit_error_table,
     hold_constants,
     in_units,
 )
@@ -58,7 +67,6 @@ from orderless.models.forecasting import (
     cut_forecasting_windows,
     fit_stack,
 )
-from orderless.models.forecasting.naive import naive
 from orderless.models.forecasting.network import QUANTILE_LOSS
 from orderless.models.forecasting.quantiles import point_and_width
 from orderless.models.forecasting.season import find_season
@@ -109,9 +117,9 @@ class Forecaster(Estimator):
     - verbose: whether `fit` says what it inferred and how it did.
 
     **Fitted**: `variables_in_`, `horizon_`, `context_`, `season_`, `frequencies_` (of the training
-    data), `stack_` (the members and their weights), `weights_` and `errors_` (of every member that
-    was tried, and the errors of `this model`: MAE and MSE on windows that chose nothing),
-    `history_`, `report_`, `seed_`.
+    data), `ranges_` (of the scaled readings of each variable), `stack_` (the members and their
+    weights), `weights_` and `errors_` (of every member that was tried, and the errors of `this
+    model`: MAE and MSE on windows that chose nothing), `history_`, `report_`, `seed_`.
     """
 
     kinds = KINDS
@@ -186,6 +194,8 @@ class Forecaster(Estimator):
         self.transform_ = Transform(
             scales_of_training(panel, windows.ends), learn_baselines(panel, windows.ends)
         )
+        self._drift_is_said = False
+        self.ranges_ = learn_ranges(self.transform_.apply_all(panel), self.transform_.moving)
         systems = [self.transform_.apply(one, last=len(one.times)) for one in panel.systems]
         self.season_ = self._find_season(systems, windows.ends)
         windows = windows.lengthen(self.reach)
@@ -199,7 +209,7 @@ class Forecaster(Estimator):
             self.factors_ = None
         self.quantile_table_ = fitted.table
         self.history_ = {name: one.history for name, one in fitted.outcomes.items()}
-        self.error_table_ = self._calibrate(evaluator, windows)
+        self.error_table_ = calibrate(self._answer, evaluator, windows, stacklevel=4)
         self._write_report(panel, reporter, windows, fitted)
         return self._finish(fitted.outcomes.values())
 
@@ -215,9 +225,10 @@ class Forecaster(Estimator):
 
         level=[80, 95] adds the ends of central intervals (`-lo-80`, `-hi-80`), quantiles=[.1, .9]
         the quantiles themselves (`-q0.1`), both from errors on held-out windows; a warning says
-        where these are too few. A variable with nothing observed within the context has no
-        forecast: its values are NaN. One that `fit` did not see, with a single reading, stays what
-        it is and has no interval: nothing tells how much it varies.
+        where these are too few. After a short history intervals are wider, as much as held-out
+        errors grow when all but so many readings are hidden. A variable with nothing observed
+        within the context has no forecast: its values are NaN. One that `fit` did not see has no
+        interval after less than 6 time steps: nothing tells how much it varies.
 
         Time stamps that lie on the step of `fit` with gaps are read at it, where they are few, or a
         little coarser (then a warning says so), and at the step they tell themselves otherwise.
@@ -225,7 +236,33 @@ class Forecaster(Estimator):
         self._check_fitted()
         endings = column_endings(level, quantiles)
         panel = self.read(data, columns)
+        self.warn_of_drift(panel, stacklevel=3)
         return write_forecast(panel, self.forecast_panel(panel, endings))
+
+    def drift(self, panel: Panel) -> Drift:
+        """How the readings that forecasts look at differ from those of `fit`: ranges, levels."""
+        recent = [
+            replace(
+                one, values=one.values[:, -self.reach :], observed=one.observed[:, -self.reach :]
+            )
+            for one in panel.systems
+        ]
+        return find_drift([self.transform_.apply(one) for one in recent], self.ranges_)
+
+    def warn_of_drift(self, panel: Panel, *, stacklevel: int = 2) -> None:
+        """Say where forecasts may be far off because the data is not of the kind `fit` had.
+
+        `predict` and `backtest` say it of data that they read; that the data are not what was
+        fitted, once, and then it stands in `report_`.
+        """
+        harm = "forecasts may be far off"
+        found = [describe_other_frequencies(panel, self.frequencies_, harm)]
+        if not self._drift_is_said and (words := describe_drift(self.drift(panel))):
+            found.append(words)
+            self._drift_is_said = True
+            self.report_ = [*self.report_, f"drift     {words}"]
+        for words in filter(None, found):
+            warnings.warn(words, stacklevel=stacklevel)
 
     def forecast_panel(
         self, panel: Panel, endings: Mapping[str, float] | None = None
@@ -238,7 +275,7 @@ class Forecaster(Estimator):
         self._check_variables(panel.variables)
         self.error_table_.warn_beyond(endings or {}, moving=_moving(panel))
         systems = [self._past(system) for system in panel.systems]
-        shifts = self.error_table_.shifts(endings or {})
+        shifts = self._shifts(systems, endings or {})
         return in_units(systems, self._forecast(systems), shifts)
 
     def answers(self, panel: Panel) -> Answers:
@@ -277,16 +314,16 @@ class Forecaster(Estimator):
         stride = check_count("stride", self.horizon_ if stride is None else stride, 1)
         endings = column_endings(level, None)
         panel = self.read(data, columns)
+        self.warn_of_drift(panel, stacklevel=3)
         self.error_table_.warn_beyond(endings, moving=_moving(panel))
         origins = [find_origins(one, windows, stride, self.horizon_) for one in panel.systems]
-        shifts = self.error_table_.shifts(endings)
         pairs = zip(panel.systems, origins, strict=True)
-        systems = [self._compare(system, starts, shifts) for system, starts in pairs]
+        systems = [self._compare(system, starts, endings) for system, starts in pairs]
         warn_empty(systems)
         scores = {name: score(systems, name) for name in systems[0].forecasts}
         for percent in np.atleast_1d([] if level is None else level):
-            low, high = (self.error_table_.at(0.5 + sign * percent / 200) for sign in (-1, 1))
-            scores[MODEL][f"coverage-{percent:g}"] = coverage(systems, low, high)
+            share = coverage(systems, f"lo-{percent:g}", f"hi-{percent:g}")
+            scores[MODEL][f"coverage-{percent:g}"] = share
         blocks = {ending: [one.blocks[ending] for one in systems] for ending in ("", *endings)}
         return Backtest(write_forecast(panel, blocks, origins=origins), scores)
 
@@ -346,26 +383,6 @@ class Forecaster(Estimator):
             refit=bool(self.refit),
         )
 
-    @torch.inference_mode()
-    def _calibrate(self, evaluator: WindowEvaluator, windows: ForecastingWindows) -> ErrorTable:
-        """The errors on the calibration windows, each in units of the width of its forecast."""
-        errors, observed, moved = [], [], False
-        for batch in evaluator.batches(windows.calibration):
-            stays = batch.targets == naive(batch.values, batch.observed, self.horizon_)
-            moved = moved or bool((batch.target_observed & ~stays).any())
-            forecast = self._answer(batch)
-            errors.append(((batch.targets - forecast.point) / forecast.width).cpu().numpy())
-            observed.append(batch.target_observed.cpu().numpy())
-        table = fit_error_table(np.concatenate(errors), np.concatenate(observed))
-        if table.count and not moved:
-            warnings.warn(
-                "No variable moves in the held-out windows, at the end of the data, so they show "
-                "neither which forecast is good nor how wide an interval must be. Fit on data that "
-                "moves to its end, or with a larger `validation_share`.",
-                stacklevel=5,
-            )
-        return table if moved else replace(table, count=0)
-
     def _write_report(
         self,
         panel: Panel,
@@ -403,11 +420,10 @@ class Forecaster(Estimator):
         """Data as `predict` reads it: at the frequencies of `fit`, where it fits them."""
         return self._read(partial(read_panel, **self.known_frequencies), data, columns)
 
-    def _compare(
-        self, system: System, origins: np.ndarray, shifts: Mapping[str, np.ndarray]
-    ) -> Scored:
+    def _compare(self, system: System, origins: np.ndarray, endings: Mapping[str, float]) -> Scored:
         """What a backtest scores, and writes, of one system."""
         pasts = [self._past(system, at) for at in origins]
+        shifts = [self.error_table_.shifts(endings, past) for past in pasts]
         return compare(system, origins, pasts, self._forecast(pasts), shifts, season=self.season_)
 
     def _past(self, system: System, end: int | None = None) -> Scaled:
@@ -445,6 +461,23 @@ class Forecaster(Estimator):
             ]
         return results
 
+    def _shifts(
+        self, systems: Sequence[Scaled], endings: Mapping[str, float]
+    ) -> list[dict[str, np.ndarray]]:
+        """Of each system; a warning names variables whose history is too short for an interval."""
+        short = {
+            one.names[row]
+            for one in systems
+            for row in np.flatnonzero(self.error_table_.too_short(one) & one.observed.any(1))
+        }
+        if short and endings:
+            warnings.warn(
+                f"No interval for {name_some(sorted(short))}: `fit` did not see them, and their "
+                f"history is shorter than {FEWEST_STEPS} time steps. Give earlier rows with them.",
+                stacklevel=4,
+            )
+        return [self.error_table_.shifts(endings, one) for one in systems]
+
     @torch.inference_mode()
     def _answer(self, batch: Batch) -> PointAndWidth[Tensor]:
         """The forecast, and the unit of its errors."""
@@ -472,7 +505,10 @@ class Forecaster(Estimator):
         facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
         facts["factors"], loadings = ({}, {}) if self.factors_ is None else self.factors_.state()
         tensors |= loadings
+        facts |= {"ranges": self.ranges_}
+        facts |= {"histories": list(self.error_table_.histories)}
         tensors["error_table"] = torch.as_tensor(self.error_table_.quantiles)
+        tensors["history_factors"] = torch.as_tensor(self.error_table_.factors)
         if self.quantile_table_ is not None:
             tensors["quantile_table"] = self.quantile_table_
         return facts, tensors
@@ -480,10 +516,14 @@ class Forecaster(Estimator):
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.context_, self.season_ = facts["context"], facts["season"]
         self.horizon_, self.quantiles_ = facts["horizon"], tuple(facts["quantiles"])
+        self.ranges_, self._drift_is_said = facts["ranges"], False
         self.frequencies_ = tuple(restore_frequency(one) for one in facts["frequencies"])
         self.error_table_ = ErrorTable(
-            tensors["error_table"].numpy(), int(facts["calibration_errors"])
-        )
+            tensors["error_table"].numpy(),
+            int(facts["calibration_errors"]),
+            tuple(facts["histories"]),
+            tensors["history_factors"].numpy(),
+        ).check(self.horizon_)
         self.quantile_table_ = tensors.get("quantile_table")
         self.factors_ = Factors.restore(facts["factors"], tensors) if facts["factors"] else None
         super()._restore(facts, tensors)

@@ -11,19 +11,35 @@ intervals widen where the network is less certain, and still cover.
 
 From n errors no quantile is known beyond the n / (n + 1)-th. A step with too few of its own
 borrows those of the steps around it, which are related, so that its coverage is approximate.
+
+After a short history, and of variables that `fit` did not see, intervals are wider by a factor:
+that which makes the middle four fifths hold four fifths of the same held-out targets when all but
+the last readings of each context are hidden. For new variables the table is made without the
+variable in turn, and the unit is what its last readings tell.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from orderless.data.transform import Scaled
-from orderless.errors import SettingError
+from orderless.errors import ModelFileError, SettingError
+from orderless.models.forecasting.quantiles import NARROWEST
 
 LEVELS = np.linspace(0.0, 1.0, 401)
+FEWEST_STEPS = 6
+"""Of history that give a variable that `fit` did not see an interval; its unit is from these."""
+HISTORIES = (1, 3, 6, 12, 24, 48, 96, 192, 336)
+"""Time steps of history after which errors are looked at, beside all of a context."""
+SHARE = 0.8
+"""Of errors that lie in the interval which factors are made for."""
+INNER = ((1 - SHARE) / 2, 0.5, (1 + SHARE) / 2)
+MOST_FOLDS = 5
+ENOUGH = 100
+"""Errors that a factor is made of; a step with fewer borrows."""
 Array = TypeVar("Array")
 
 
@@ -38,19 +54,56 @@ class PointAndWidth(NamedTuple, Generic[Array]):
 class ErrorTable:
     """Quantiles of the error (actual - forecast): [horizon, level] at `LEVELS`.
 
-    count: errors it was made of, of all steps together, 0 where nothing moved.
+    count       errors it was made of, of all steps together, 0 where nothing moved
+    histories   time steps of history, rising; the last is the whole context
+    factors     [known, history, horizon] how many times as wide intervals are, of variables that
+                `fit` did not see (0) and of those it saw (1)
     """
 
     quantiles: np.ndarray
     count: int
+    histories: tuple[int, ...] = (1,)
+    factors: np.ndarray = field(default_factory=lambda: np.ones((2, 1, 1)))
+
+    def check(self, horizon: int) -> "ErrorTable":
+        """The table itself; an error if its parts do not fit each other, as a file may have it."""
+        histories = np.array(self.histories)
+        fits = len(histories) > 0 and bool((np.diff(histories) > 0).all())
+        fits &= self.quantiles.shape == (horizon, len(LEVELS))
+        if not fits or self.factors.shape != (2, len(histories), horizon):
+            raise ModelFileError("The table of errors does not fit the horizon or the histories.")
+        return self
 
     def at(self, level: float) -> np.ndarray:
-        """What to add to a forecast to reach this quantile: [horizon]."""
+        """What to add to a forecast after a whole context to reach this quantile: [horizon]."""
         return np.stack([np.interp(level, LEVELS, row) for row in self.quantiles])
 
-    def shifts(self, endings: Mapping[str, float]) -> dict[str, np.ndarray]:
-        """What to add for each of the quantiles asked for, by the ending of its columns."""
-        return {ending: self.at(quantile) for ending, quantile in endings.items()}
+    def shifts(self, endings: Mapping[str, float], past: Scaled) -> dict[str, np.ndarray]:
+        """What to add for each of the quantiles asked for, by the ending: [variable, horizon].
+
+        NaN where a variable is new and its history too short.
+        """
+        if not endings:
+            return {}
+        middle, factors = self.at(0.5), self._factors(past)
+        return {
+            ending: middle + factors * (self.at(quantile) - middle)
+            for ending, quantile in endings.items()
+        }
+
+    def too_short(self, past: Scaled) -> np.ndarray:
+        """Which variables [variable] are new, and have too short a history to tell their unit."""
+        return ~past.known & (past.history < min(FEWEST_STEPS, self.histories[-1]))
+
+    def _factors(self, past: Scaled) -> np.ndarray:
+        """[variable, horizon], by the logarithm of the history between those of the table."""
+        known, places = np.log(self.histories), np.arange(len(self.histories))
+        place = np.interp(np.log(np.maximum(past.history, 1)), known, places)
+        below = np.floor(place).astype(int)
+        above = np.ceil(place).astype(int)
+        kind, share = past.known.astype(int), (place - below)[:, None]
+        factors = (1 - share) * self.factors[kind, below] + share * self.factors[kind, above]
+        return np.where(self.too_short(past)[:, None], np.nan, factors)
 
     def warn_beyond(self, endings: Mapping[str, float], *, moving: bool) -> None:
         """Say which of the quantiles asked for are beyond what so few errors can show.
@@ -78,6 +131,54 @@ class ErrorTable:
             "`validation_share`.",
             stacklevel=3,
         )
+
+
+class Held(NamedTuple):
+    """Errors [window, variable, horizon] after some history, and the mean of their units.
+
+    NaN where nothing is judged.
+    """
+
+    errors: np.ndarray
+    unit: float
+
+
+def choose_histories(reach: int) -> tuple[int, ...]:
+    """Those after which errors are looked at, the whole context the last."""
+    return (*(one for one in HISTORIES if one < reach), reach)
+
+
+def fit_factors(
+    table: ErrorTable, histories: Sequence[int], after: Callable[[int, bool], Held]
+) -> ErrorTable:
+    """The table with factors for histories; `after` gives the errors of a history.
+
+    They are asked for as those of variables that `fit` saw (True), or as if it had not. Neither
+    kind has narrower intervals, in the mean, after less history.
+    """
+    inner = np.stack([table.at(level) for level in INNER])
+    whole = after(histories[-1], True).errors
+    folds = np.array_split(np.arange(whole.shape[1]), min(whole.shape[1], MOST_FOLDS))
+    bases = [_inner(np.delete(whole, fold, 1), inner) for fold in folds]
+    least = min(FEWEST_STEPS, histories[-1])
+    factors = np.ones((2, len(histories), len(inner[0])))
+    for known in (False, True):
+        widest = 0.0
+        for place in reversed(range(len(histories))):
+            if not known and histories[place] < least:
+                factors[0, place] = factors[0, place + 1]  # no interval asks for it
+                continue
+            held = after(histories[place], known)
+            if not (known and place == len(histories) - 1):
+                parts = [
+                    _half_widths(held.errors[:, fold], inner if known else base)
+                    for fold, base in zip(folds, bases, strict=True)
+                ]
+                factors[int(known), place] = _share_of_each_step(np.concatenate(parts, 1))
+            width = float((factors[int(known), place] * (inner[2] - inner[0])).mean()) * held.unit
+            widest = max(widest, width)
+            factors[int(known), place] *= widest / width if width > 0 else 1.0
+    return replace(table, histories=tuple(histories), factors=factors)
 
 
 def hold_constants(past: Scaled, point: np.ndarray, width: np.ndarray) -> PointAndWidth[np.ndarray]:
@@ -166,6 +267,40 @@ def _around_zero(quantiles: np.ndarray, levels: np.ndarray) -> np.ndarray:
     return np.where(levels == 0.5, quantiles, wider)
 
 
+def _inner(errors: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
+    """The ends and the middle [3, horizon] of what holds `SHARE` of these errors."""
+    flat = errors.reshape(-1, errors.shape[-1])
+    seen = np.isfinite(flat)
+    return np.stack(
+        [
+            np.quantile(flat[seen[:, step], step], INNER) if seen[:, step].any() else one
+            for step, one in enumerate(otherwise.T)
+        ],
+        1,
+    )
+
+
+def _half_widths(errors: np.ndarray, inner: np.ndarray) -> np.ndarray:
+    """How many times as far as the end of the inner interval [3, horizon] each error lies."""
+    low, middle, high = inner
+    half = np.where(errors > middle, high - middle, middle - low)
+    return np.abs(errors - middle) / np.maximum(half, NARROWEST)
+
+
+def _share_of_each_step(ratios: np.ndarray) -> np.ndarray:
+    """Below which `SHARE` of the ratios [..., horizon] of each step lie; 1 without any."""
+    flat = ratios.reshape(-1, ratios.shape[-1])
+    steps = [one[np.isfinite(one)] for one in flat.T]
+    found = np.ones(len(steps))
+    for step in range(len(steps)):
+        for _, known in _neighbourhoods(steps, step):
+            if len(known):
+                found[step] = known[min(_ranks(len(known), np.array(SHARE)), len(known) - 1)]
+            if len(known) >= ENOUGH:
+                break
+    return found
+
+
 def column_endings(
     level: Sequence[float] | float | None, quantiles: Sequence[float] | float | None
 ) -> dict[str, float]:
@@ -188,19 +323,19 @@ def column_endings(
 def in_units(
     systems: Sequence[Scaled],
     forecasts: Sequence[PointAndWidth[np.ndarray]],
-    shifts: Mapping[str, np.ndarray],
+    shifts: Sequence[Mapping[str, np.ndarray]],
 ) -> dict[str, list[np.ndarray]]:
     """Point forecast and quantiles in the units and the variable order of the caller.
 
-    shifts: for each quantile, by the ending of its columns, how many widths [horizon] it is off the
-    point; the ending of the point itself is empty.
+    shifts: of each system, for each quantile by the ending of its columns, how many widths
+    [variable, horizon] it is off the point; the ending of the point itself is empty.
     """
     pairs = list(zip(systems, forecasts, strict=True))
     blocks = {"": [past.undo(forecast.point)[past.restore] for past, forecast in pairs]}
-    for ending, shift in shifts.items():
+    for ending in shifts[0]:
         blocks[ending] = [
-            (past.center + past.scale * (point + shift * width))[past.restore]
-            for past, (point, width) in pairs
+            (past.center + past.scale * (point + shift[ending] * width))[past.restore]
+            for (past, (point, width)), shift in zip(pairs, shifts, strict=True)
         ]
     return blocks
 

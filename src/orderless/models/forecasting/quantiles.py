@@ -1,12 +1,14 @@
 """How wide a forecast may be off: by the context, and by quantiles where a network has any."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from orderless.data import Batch
 from orderless.data.transform import CALM
+from orderless.models.forecasting.naive import naive
 from orderless.models.forecasting.network import NetworkForecast
 from orderless.models.forecasting.windows import DEFAULT_CONTEXT
 from orderless.models.stack import Stack
@@ -29,6 +31,30 @@ def width_of(batch: Batch) -> Tensor:
     count = values.shape[-1] if observed is None else observed.sum(-1, keepdim=True).clamp(min=1)
     assert batch.baseline is not None
     return (scale.square() + (CALM + 1 / count) * batch.baseline.unsqueeze(-1).square()).sqrt()
+
+
+def hide_earlier(batch: Batch, history: int, *, known: bool) -> Batch:
+    """The windows after the last `history` time steps, with the targets that these can tell.
+
+    known: whether `fit` saw the variables. Otherwise nothing but these steps tells their baseline
+    scale, and of a constant they tell none.
+    """
+    earlier = torch.arange(batch.values.shape[-1], 0, -1) > history
+    observed = batch.observed & ~earlier.to(batch.observed.device)
+    values = batch.values.masked_fill(~observed, 0.0)
+    told, baseline = observed.any(-1), batch.baseline
+    if not known:
+        told = (observed & (values != naive(values, observed, 1))).any(-1)
+        scale = movement(normalize(values, observed, scale=False).values, observed).squeeze(-1)
+        baseline = torch.where(told, scale, 1.0)
+    return replace(
+        batch,
+        values=values,
+        observed=observed,
+        target_observed=batch.target_observed & told.unsqueeze(-1),
+        baseline=baseline,
+        complete=batch.complete and history >= batch.values.shape[-1],
+    )
 
 
 def quantile_table(errors: Tensor, steps: Tensor, horizon: int, levels: Sequence[float]) -> Tensor:
