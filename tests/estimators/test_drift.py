@@ -61,12 +61,16 @@ def test_a_variable_that_is_dead_for_a_context_has_no_gap():
     assert missing_share(read_panel(values), 50) == pytest.approx(0.1)
 
 
+def read_columns(values):
+    return read_panel(dict(zip("abc", values.T, strict=True)))
+
+
 def drift_of(values):
     """Of columns a and b, normal in `fit`, and a constant."""
-    transform = Transform({"0": (0.0, 1.0), "1": (0.0, 1.0), "2": (5.0, 0.0)})
+    transform = Transform({"a": (0.0, 1.0), "b": (0.0, 1.0), "c": (5.0, 0.0)})
     before = np.random.default_rng(0).standard_normal((2000, 3))
-    ranges = learn_ranges(transform.apply_all(read_panel(before)), transform.moving)
-    return find_drift(transform.apply_all(read_panel(values)), ranges)
+    ranges = learn_ranges(transform.apply_all(read_columns(before)), transform.moving)
+    return find_drift(transform.apply_all(read_columns(values)), ranges)
 
 
 def test_readings_like_those_of_fit_are_no_drift():
@@ -80,11 +84,11 @@ def test_a_shifted_level_and_wild_readings_are_named_apart_the_worst_first():
     values[:, 1] += 1e9
     values[::5, 0] *= 100.0
     found = drift_of(values)
-    assert list(found.shifted) == ["1"]
-    assert found.beyond["0"] == pytest.approx(0.2, abs=0.02)
+    assert list(found.shifted) == ["b"]
+    assert found.beyond["a"] == pytest.approx(0.2, abs=0.02)
     said = describe_drift(found)
     assert said is not None
-    assert said.index("level has shifted of 1 ") < said.index("beyond their range in `fit` are 0 ")
+    assert said.index("level has shifted of b ") < said.index("beyond their range in `fit` are a ")
 
 
 def test_too_few_readings_are_no_drift():

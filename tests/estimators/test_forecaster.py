@@ -305,6 +305,7 @@ def test_a_sensor_that_turns_wild_at_the_end_of_fit_changes_nothing_for_the_othe
     assert error < 1.05 * expected
 
 
+@pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 def test_intervals_follow_a_variable_that_comes_in_a_larger_unit():
     frame = FRAME[NAMES[:4]]
     model = quick().fit(frame[:300])
@@ -383,6 +384,7 @@ def test_intervals_of_a_stack_with_quantiles_cover_and_are_saved(members, tmp_pa
     assert (again["hi-80"] > again["lo-80"]).all()
 
 
+@pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 def test_a_backtest_forecasts_from_the_past_only(trained):
     result = trained.backtest(FRAME, windows=3, level=[80])
     assert len(result.forecast) == 3 * 6
@@ -580,6 +582,7 @@ def test_a_glitch_before_the_context_has_no_influence(trained):
     assert np.abs(found - expected).to_numpy().max() < 0.02
 
 
+@pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 @pytest.mark.parametrize("shift", [0.0, 1e5])
 def test_a_season_longer_than_the_context_is_repeated_in_the_units_of_the_truth(shift):
     time = np.arange(600)
@@ -619,6 +622,7 @@ def daily() -> Forecaster:
 SPARSE = ["2026-07-10", "2026-07-13", "2026-07-19"]
 
 
+@pytest.mark.filterwarnings("ignore:Time stamps are 15 minutes apart")
 def test_a_group_with_gaps_is_forecast_at_the_step_of_fit(daily, tmp_path):
     assert [str(one) for one in daily.frequencies_] == ["1 day"]
     daily.save(tmp_path)
@@ -636,7 +640,7 @@ def test_a_group_with_gaps_is_forecast_at_the_step_of_fit(daily, tmp_path):
     assert list(ahead) == list(pd.date_range(quarters[-1], periods=7, freq="15min")[1:])
 
 
-@pytest.mark.filterwarnings("ignore:Time stamps .* are read, and forecast")
+@pytest.mark.filterwarnings("ignore:Time stamps")
 @settings(max_examples=25, deadline=None)
 @given(
     days=st.sets(st.integers(0, 28), min_size=1, max_size=8),
@@ -779,4 +783,4 @@ def test_a_new_variable_has_an_interval_as_soon_as_its_history_tells_its_unit():
         assert found["new-lo-80"].notna().all() == there
         assert any("No interval for 'new'" in str(one.message) for one in said) != there
     known = model.predict(FRAME[-1:], level=80)
-    assert known.notna().all(None)
+    assert known.notna().all(axis=None)
