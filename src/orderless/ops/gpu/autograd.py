@@ -143,11 +143,9 @@ def _scan_gradients(ctx, d_y, d_end):
     return _gradients_of_scan(*arguments)
 
 
-def _gradients_of_scan(
-    d_y, d_end, x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state,
-    mask, reverse,
-):  # fmt: skip
-    own = (x, step, h, v, vh, write, read)
+def _gradients_of_scan(d_y, d_end, *given):
+    *own, field, field_write, shared, skip, gate, state, mask, reverse = given
+    _, step, h, v, vh, *_ = own
     d_gate = d_field = d_field_write = table = None
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, mask, reverse)

@@ -422,16 +422,10 @@ def sums_gradient_kernel(
 class Tables(NamedTuple):
     """Of `fill_tables`."""
 
-    float32: Tensor | None
-    bf16: Tensor | None
+    of_chunks: Tensor
     over_chunks: Tensor
     over_segments: Tensor | None
     factors: Tensor | None
-
-    @property
-    def of_chunks(self) -> tuple[Tensor | None, ...]:
-        """What all kernels take."""
-        return self.float32, self.bf16, self.over_chunks
 
 
 def fill_tables(
@@ -462,7 +456,7 @@ def fill_tables(
         int(held), STATES=plan.states, PADDED=MOST_STATES, IS_BF16=bf16 is not None,
         HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
-    return Tables(float32, bf16, over_chunks, over_segments, factors)
+    return Tables(bf16 if float32 is None else float32, over_chunks, over_segments, factors)
 
 
 def step_gradients(
