@@ -397,8 +397,8 @@ def go_back(inputs, out, start, d_end, states, skip, segment, tile):
         if chunk == last_chunk:
             _fetch_written(ahead, False, inputs, written, segment, tile)
             if ahead > first_chunk:
-                is_first = (ahead - first_chunk) & 1 == 1
-                _fetch_written(ahead - 1, is_first, inputs, written, segment, tile)
+                _fetch_written(ahead - 1, (ahead - first_chunk) & 1 == 1, inputs, written, segment,
+                               tile)  # fmt: skip
             _fetch_read(ahead, inputs, read, segment, tile)
         async_copy.commit_group()
         if chunk < last_chunk:

@@ -294,9 +294,10 @@ def gradient_after(d_end, last, out, segment, low: gl.constexpr, tile):
     last: that state, for the border behind the last chunk of all, which is where `out` is.
     """
     if d_end is not None:
-        after = load_halves(d_end, segment, tile)
         now = segment.last_chunk
-        variables = gl.where(now == segment.chunks, segment.variables, 0)
+        is_last = now == segment.chunks
+        after = load_halves(d_end, segment, tile)
+        variables = gl.where(is_last, segment.variables, 0)
         _border_after(after.h, after.v, last, out, variables, now, low, tile)
         if tile.STATES > 8:
             last = last + size_of_half(low, tile.WIDTH)
