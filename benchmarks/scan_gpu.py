@@ -455,9 +455,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--output", type=Path, required=True)
+    names = ["first_calls", *(group.__name__ for group in GROUPS)]
+    parser.add_argument(
+        "--groups", nargs="+", choices=names, default=names, help="time these alone"
+    )
     options = parser.parse_args()
     report = find_record(options.output, options.commit)
-    if "first call" not in report:
+    if "first call" not in report and "first_calls" in options.groups:
         # Before this process takes hold of the card, which would slow down those that are timed.
         report["first call"] = first_calls()
         print(in_words("first call", report["first call"]), flush=True)
@@ -487,7 +491,9 @@ def main() -> None:
     target = options.output / f"scan_gpu_{card}_{options.commit[:7]}.json"
     options.output.mkdir(parents=True, exist_ok=True)
     for group in GROUPS:
-        if group.__name__ in done or (group is peers and not mamba_peers.installed()):
+        if group.__name__ in done or group.__name__ not in options.groups:
+            continue
+        if group is peers and not mamba_peers.installed():
             continue
         for name, result in group(bandwidth["bytes_per_s"]):
             report[name] = result

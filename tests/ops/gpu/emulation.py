@@ -149,12 +149,12 @@ def _product(a, b, total):
     return _tensor(values.astype(np.float32), tl.float32)
 
 
-def _copy(room, source, mask=None):
+def _copy(buffer, source, mask=None):
     if mask is None:
-        room.store(tl.load(source))
+        buffer.store(tl.load(source))
     else:
         source, mask = tl.broadcast(source, mask)
-        room.store(tl.load(source, mask=mask, other=0.0))
+        buffer.store(tl.load(source, mask=mask, other=0.0))
 
 
 def round_like_a_gpu() -> None:

@@ -54,17 +54,21 @@ TRITON = (
     (shared.steps_gradient, 4, ()),
 )
 GLUON = (
-    (scan_forward, 1, ("HAS_BASE",)),
-    (scan_forward, 1, ("HAS_FIELD",)),
+    (scan_forward, 1, ("base",)),
+    (scan_forward, 1, ("field",)),
     (segment_states, 2, ("ADJOINT",)),
-    (segment_states, 2, ("HAS_FIELD",)),
+    (segment_states, 2, ("field",)),
     (scan_backward, 1, ()),
 )
+# Arguments of these that may be absent, and what is absent with them.
+OPTIONAL = ("start", "base", "field", "d_end", "skip", "gate", "mask", "ADJOINT")
+TOGETHER = {"base": "shared", "field": "factors"}
 
 
 def main(low: str, states: str, capability: str, variables: str, *flags: str) -> None:
     """Compile, and print a line a variant."""
     digest = "--digest" in flags
+    triton.knobs.compilation.disable_line_info = True  # on it depends which registers are used
     only = [flag for flag in flags if not flag.startswith("--")]
     for kernel, warps, off in _variants(low, (states, capability), int(variables), digest):
         if only and kernel.__name__ not in only:
@@ -86,7 +90,7 @@ def _variants(low: str, place: tuple[str, str], variables: int, every: bool) -> 
 
 def _every_option() -> Iterator[Any]:
     for kernel, warps in {kernel: warps for kernel, warps, _ in GLUON}.items():
-        names = [one for one in kernel.arg_names if one.startswith("HAS_") or one == "ADJOINT"]
+        names = [name for name in OPTIONAL if name in kernel.arg_names]
         for off in ((), *((name,) for name in names), tuple(names)):
             yield kernel, warps, off
 
@@ -106,7 +110,10 @@ def _compile(
         types["states"] = "*fp32"
     if kernel is tables.sum_parts_kernel:
         types["parts"] = "*fp32"
-    unused = "tables" if low == "bf16" else "tables_bf16"
+    absent = {"tables" if low == "bf16" else "tables_bf16"}
+    if kernel.is_gluon():  # these have one of the two for both
+        types["tables"] = f"*{low}"
+        absent = {name for one in off for name in (one, TOGETHER.get(one)) if one != "ADJOINT"}
     sizes = SIZES | {"BLOCK": block, "STATES": states}
     if kernel.__name__ in ("readout_kernel", "pool_kernel"):
         sizes |= {"BLOCK": 32, "TIMES": 4} if low == "bf16" else {"BLOCK": 16, "TIMES": 2}
@@ -114,7 +121,7 @@ def _compile(
     for i, name in enumerate(kernel.arg_names):
         if name.isupper():
             constants[(i,)] = sizes.get(name, name not in off)
-        elif name == unused:
+        elif name in absent:
             constants[(i,)] = None
         elif name in types or name.endswith(("_batch", "_variable", "_time", "channels", "_size")):
             known[(i,)] = [["tt.divisibility", 16]]

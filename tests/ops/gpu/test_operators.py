@@ -117,7 +117,7 @@ def test_few_kinds_of_programs_are_compiled(device, batch, variables, block):
 
 
 @pytest.mark.parametrize(
-    ("capability", "room", "variables"),
+    ("capability", "available", "variables"),
     [
         ((8, 0), 166_912, 4),  # A100
         ((8, 6), 101_376, 2),  # RTX 30, A10
@@ -126,12 +126,12 @@ def test_few_kinds_of_programs_are_compiled(device, batch, variables, block):
         ((12, 0), 101_376, 2),  # RTX 50
     ],
 )
-def test_programs_are_as_large_as_a_gpu_has_room_for(
-    device, capability, room, variables, monkeypatch
+def test_programs_are_as_large_as_a_gpu_has_memory_for(
+    device, capability, available, variables, monkeypatch
 ):
     from orderless.ops.gpu import plan, unsupported
 
-    _pretend(monkeypatch, capability, room)
+    _pretend(monkeypatch, capability, available)
     assert unsupported(0) is None
     assert plan._most_variables(torch.device("cuda", 0)) == variables
 
@@ -183,7 +183,7 @@ def test_on_other_gpus_and_versions_of_triton_chunked_runs(device, monkeypatch):
     assert "3.5.1" in VI_SCAN.explain(FACTS)[0].reason
 
 
-def _pretend(monkeypatch, capability, room):
+def _pretend(monkeypatch, capability, available):
     """As on another GPU, until the test ends."""
     from orderless.ops import gpu
     from orderless.ops.gpu import plan
@@ -191,7 +191,7 @@ def _pretend(monkeypatch, capability, room):
     for home, cached in ((gpu, "unsupported"), (plan, "_most_variables")):  # with another memory
         monkeypatch.setattr(home, cached, cache(getattr(home, cached).__wrapped__))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    properties = SimpleNamespace(shared_memory_per_block_optin=room)
+    properties = SimpleNamespace(shared_memory_per_block_optin=available)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
 
 

@@ -20,23 +20,25 @@ from orderless.ops.gpu.plan import STEP_COLUMNS, UNROLL, plan_scan
 LIBRARY = torch.library.Library("orderless", "DEF")
 
 
-def operator(function: Callable) -> Any:
-    """The function as an operator.
+def operator(schema: str) -> Callable[[Callable], Any]:
+    """The function as an operator with these arguments and results.
 
     `torch.library.custom_op` would do, but its first call loads PyTorch's compiler: seconds.
     """
-    name = function.__name__
-    LIBRARY.define(name + torch.library.infer_schema(function, mutates_args=()))
 
-    @wraps(function)
-    def run(*arguments):
-        # Triton launches on the device that a process has chosen, wherever the tensors lie.
-        with torch.cuda.device_of(arguments[0]):
-            compile_ahead(function, arguments)
-            return function(*arguments)
+    def register(function: Callable) -> Any:
+        @wraps(function)
+        def run(*arguments):
+            # Triton launches on the device that a process has chosen, wherever the tensors lie.
+            with torch.cuda.device_of(arguments[0]):
+                compile_ahead(function, arguments)
+                return function(*arguments)
 
-    LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    return getattr(torch.ops.orderless, name).default
+        LIBRARY.define(function.__name__ + schema)
+        LIBRARY.impl(function.__name__, run, "CompositeExplicitAutograd")
+        return getattr(torch.ops.orderless, function.__name__).default
+
+    return register
 
 
 def shapes_of(operator: Any) -> Callable:
@@ -59,24 +61,14 @@ def _like(first: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
     )
 
 
-@operator
+@operator(
+    "(Tensor x, Tensor step, Tensor h, Tensor v, Tensor vh, Tensor write, Tensor read, "
+    "Tensor? field, Tensor? field_write, Tensor? shared, Tensor? skip, Tensor? gate, "
+    "Tensor? state, Tensor? mask, bool reverse) -> (Tensor, Tensor)"
+)
 def scan(
-    x: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    write: Tensor,
-    read: Tensor,
-    field: Tensor | None,
-    field_write: Tensor | None,
-    shared: Tensor | None,
-    skip: Tensor | None,
-    gate: Tensor | None,
-    state: Tensor | None,
-    mask: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+    x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state, mask, reverse
+):
     """Outputs [B,V,T,D] and the state of every variable [B,V,2,N,D], in float32.
 
     What is shared is added to all states: either the response to `field`, or `shared` [B,T,2,N,D],
@@ -85,7 +77,7 @@ def scan(
     plan = plan_scan(x, step, write, reverse)
     own = passes.signals(x, write, read, mask)
     driven = None if field is None or field_write is None else (field, field_write)
-    rates = (rate_h, rate_v, rate_vh)
+    rates = (h, v, vh)
     return passes.forward(plan, own, step, rates, driven, shared, skip, gate, state)
 
 
@@ -96,30 +88,19 @@ def _(x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, st
     return *_like(x), end
 
 
-@operator
-def scan_backward(
-    d_y: Tensor,
-    d_end: Tensor | None,
-    x: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    write: Tensor,
-    read: Tensor,
-    shared: Tensor | None,
-    skip: Tensor | None,
-    state: Tensor | None,
-    mask: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+@operator(
+    "(Tensor d_y, Tensor? d_end, Tensor x, Tensor step, Tensor h, Tensor v, Tensor vh, "
+    "Tensor write, Tensor read, Tensor? shared, Tensor? skip, Tensor? state, Tensor? mask, "
+    "bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
+def scan_backward(d_y, d_end, x, step, h, v, vh, write, read, shared, skip, state, mask, reverse):
     """Gradients of x, step, rates [3,H,N], write, read, shared, skip and state, for no gate.
 
     Those of absent arguments are empty.
     """
     plan = plan_scan(x, step, write, reverse)
     own = passes.signals(x, write, read, mask)
-    rates = (rate_h, rate_v, rate_vh)
+    rates = (h, v, vh)
     return passes.backward(plan, own, d_y, d_end, step, rates, shared, skip, state)
 
 
@@ -143,11 +124,9 @@ def _scan_gradients(ctx, d_y, d_end):
     return _gradients_of_scan(*arguments)
 
 
-def _gradients_of_scan(
-    d_y, d_end, x, step, h, v, vh, write, read, field, field_write, shared, skip, gate, state,
-    mask, reverse,
-):  # fmt: skip
-    own = (x, step, h, v, vh, write, read)
+def _gradients_of_scan(d_y, d_end, *given):
+    *own, field, field_write, shared, skip, gate, state, mask, reverse = given
+    _, step, h, v, vh, *_ = own
     d_gate = d_field = d_field_write = table = None
     if gate is not None:
         before, _ = scan(*own, field, field_write, shared, skip, None, state, mask, reverse)
@@ -197,8 +176,8 @@ def _gate_gradients(
     return d_before.to(before.dtype), d_gate.to(gate.dtype)
 
 
-@operator
-def pool_states(write: Tensor, x: Tensor, share: Tensor, mask: Tensor | None) -> Tensor:
+@operator("(Tensor write, Tensor x, Tensor share, Tensor? mask) -> Tensor")
+def pool_states(write, x, share, mask):
     """The mean input of the states, [B,T,2,N,D] in float32: share [B] times sum of write x."""
     return common.pooled_states(write, x, share, mask)
 
@@ -209,10 +188,8 @@ def _(write, x, share, mask):
     return x.new_empty(batch, time, 2, write.shape[-1], channels, dtype=torch.float32)
 
 
-@operator
-def pool_states_backward(
-    d_z: Tensor, write: Tensor, x: Tensor, share: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
+@operator("(Tensor d_z, Tensor write, Tensor x, Tensor share, Tensor? mask) -> (Tensor, Tensor)")
+def pool_states_backward(d_z, write, x, share, mask):
     """Gradients of write and x."""
     return common.pooled_states_back(d_z, write, x, share, mask)
 
@@ -230,22 +207,17 @@ def _pool_gradients(ctx, d_z):
     return *pool_states_backward(d_z, *ctx.saved_tensors), None, None
 
 
-@operator
-def field_response(
-    field: Tensor,
-    field_write: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    reverse: bool,
-) -> tuple[Tensor, Tensor]:
+@operator(
+    "(Tensor field, Tensor field_write, Tensor step, Tensor h, Tensor v, Tensor vh, "
+    "bool reverse) -> (Tensor, Tensor)"
+)
+def field_response(field, field_write, step, h, v, vh, reverse):
     """What a field makes of every state, [B,T,2,N,D] in float32, and the table of its steps."""
-    return common.response(field, field_write, step, (rate_h, rate_v, rate_vh), reverse)
+    return common.response(field, field_write, step, (h, v, vh), reverse)
 
 
 @shapes_of(field_response)
-def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
+def _(field, field_write, step, h, v, vh, reverse):
     batch, time, channels = field.shape
     states = field_write.shape[-1]
     rows = (time + UNROLL - 1) // UNROLL * UNROLL
@@ -256,23 +228,16 @@ def _(field, field_write, step, rate_h, rate_v, rate_vh, reverse):
     )
 
 
-@operator
+@operator(
+    "(Tensor d_z, Tensor z, Tensor table, Tensor field, Tensor field_write, Tensor step, "
+    "Tensor h, Tensor v, Tensor vh, Tensor d_step, Tensor d_rates, bool reverse) "
+    "-> (Tensor, Tensor, Tensor, Tensor)"
+)
 def field_response_backward(
-    d_z: Tensor,
-    z: Tensor,
-    table: Tensor,
-    field: Tensor,
-    field_write: Tensor,
-    step: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    d_step: Tensor,
-    d_rates: Tensor,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    d_z, z, table, field, field_write, step, h, v, vh, d_step, d_rates, reverse
+):
     """Gradients of field, field_write, step and rates [3,H,N]; the last two are added to."""
-    rates = (rate_h, rate_v, rate_vh)
+    rates = (h, v, vh)
     found = common.response_back(
         d_z, z, table, field, field_write, step, rates, d_step, d_rates, reverse
     )
@@ -280,33 +245,23 @@ def field_response_backward(
 
 
 @shapes_of(field_response_backward)
-def _(d_z, z, table, field, field_write, step, rate_h, rate_v, rate_vh, d_step, d_rates, reverse):
+def _(d_z, z, table, field, field_write, step, h, v, vh, d_step, d_rates, reverse):
     return _like(field, field_write, d_step, d_rates)
 
 
-@operator
-def mean_mode(
-    own: Tensor,
-    field: Tensor | None,
-    field_write: Tensor | None,
-    step: Tensor,
-    mean_h: Tensor,
-    mean_v: Tensor,
-    mean_vh: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    start: Tensor | None,
-    deviates: Tensor | None,
-    reverse: bool,
-) -> Tensor:
+@operator(
+    "(Tensor own, Tensor? field, Tensor? field_write, Tensor step, Tensor mh, Tensor mv, "
+    "Tensor mvh, Tensor h, Tensor v, Tensor vh, Tensor? start, Tensor? deviates, bool reverse) "
+    "-> Tensor"
+)
+def mean_mode(own, field, field_write, step, mh, mv, mvh, h, v, vh, start, deviates, reverse):
     """Under feedback, what is the same in all states, [B,T,2,N,D]; see `ops/feedback.py`.
 
     own: the mean input of the states, like the result. deviates [B]: 1 where there are variables
     that can differ from their mean, 0 where not; if absent, there are.
     """
     given = common.drive(own, field, field_write)
-    mean_rates, rates = (mean_h, mean_v, mean_vh), (rate_h, rate_v, rate_vh)
+    mean_rates, rates = (mh, mv, mvh), (h, v, vh)
     return common.mean_states(given, step, mean_rates, rates, start, deviates, reverse)
 
 
@@ -315,29 +270,20 @@ def _(own, field, field_write, step, mh, mv, mvh, h, v, vh, start, deviates, rev
     return torch.empty_like(own, memory_format=torch.contiguous_format)
 
 
-@operator
+@operator(
+    "(Tensor d_z, Tensor own, Tensor? field, Tensor? field_write, Tensor step, Tensor mh, "
+    "Tensor mv, Tensor mvh, Tensor h, Tensor v, Tensor vh, Tensor? start, Tensor? deviates, "
+    "bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)"
+)
 def mean_mode_backward(
-    d_z: Tensor,
-    own: Tensor,
-    field: Tensor | None,
-    field_write: Tensor | None,
-    step: Tensor,
-    mean_h: Tensor,
-    mean_v: Tensor,
-    mean_vh: Tensor,
-    rate_h: Tensor,
-    rate_v: Tensor,
-    rate_vh: Tensor,
-    start: Tensor | None,
-    deviates: Tensor | None,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    d_z, own, field, field_write, step, mh, mv, mvh, h, v, vh, start, deviates, reverse
+):
     """Gradients of own, field, field_write, step, the rates of the mean and of own, and start.
 
     Those of an absent field are empty.
     """
     given = common.drive(own, field, field_write)
-    mean_rates, rates = (mean_h, mean_v, mean_vh), (rate_h, rate_v, rate_vh)
+    mean_rates, rates = (mh, mv, mvh), (h, v, vh)
     mean, alone = common.mean_states_back(
         d_z, given, step, mean_rates, rates, start, deviates, reverse
     )

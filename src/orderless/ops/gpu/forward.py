@@ -2,12 +2,15 @@
 # Names bound under a compile-time switch are read under the same switch.
 """`scan_forward` for 8 and 16 states."""
 
+from typing import Any, NamedTuple
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.gpu.shared_memory import (
     BF16_TABLES,
+    F32_TABLES,
     FROM_START,
     HOLD,
     TO_END,
@@ -15,15 +18,17 @@ from orderless.ops.gpu.shared_memory import (
     allocate_skip,
     allocate_tables,
     copy,
-    copy_of,
     fetch_over,
     fetch_pair,
     fetch_tables,
     load_skip,
+    table_slot,
     whole_table,
 )
 from orderless.ops.gpu.tile import (
     SIZES,
+    Rows,
+    at_time,
     axis_of,
     bit,
     bits,
@@ -39,6 +44,23 @@ from orderless.ops.gpu.tile import (
     whole_pair_layout,
     whole_rows_layout,
 )
+
+
+class _Weights(NamedTuple):
+    """Shared memory with what a chunk is written and read with, h and v parts."""
+
+    write_h: Any
+    write_v: Any
+    read_h: Any
+    read_v: Any
+
+
+class _Field(NamedTuple):
+    """Shared memory with a chunk of the field, and with factors made of its write."""
+
+    signal: Any
+    of_bits: Any
+    others: Any
 
 
 @gluon.constexpr_function
@@ -87,8 +109,8 @@ def _fetch_factors(buffer_four, buffer_two, factors, tiles: gl.constexpr):
 
 
 @gluon.jit
-def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.constexpr,
-                BLOCK: gl.constexpr, WIDTH: gl.constexpr):  # fmt: skip
+def _over_chunk(h, s, buffer_x, weights, here, over, field, BLOCK: gl.constexpr,
+                WIDTH: gl.constexpr):  # fmt: skip
     """What a chunk puts out, and the two parts of the state after it."""
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
@@ -97,13 +119,10 @@ def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.con
     part: gl.constexpr = _column_part_layout(BLOCK, WIDTH)
     low: gl.constexpr = buffer_x.dtype
     lower = axis_of(1, 16, mma) >= axis_of(2, 16, mma)
-    buffer_wh, buffer_wv, buffer_ch, buffer_cv = weights
-    w_h, w_v = buffer_wh.load(pair), buffer_wv.load(pair)
-    c_h, c_v = buffer_ch.load(pair), buffer_cv.load(pair)
+    w_h, w_v = weights.write_h.load(pair), weights.write_v.load(pair)
+    c_h, c_v = weights.read_h.load(pair), weights.read_v.load(pair)
     b_v, b_h = decay(w_v, w_h, whole_table(here, HOLD, low, BLOCK))
     none = gl.zeros([BLOCK, 16, 16], gl.float32, mma)
-    if HAS_FIELD:
-        buffer_field, four, two = of_field
 
     # M: the response at the later of two times to the earlier one, bit by bit.
     reads_now = operand(gl.convert_layout(_stack_all(c_h, c_v, BLOCK), left))
@@ -111,8 +130,8 @@ def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.con
     matrix = multiply(reads_now, writes_now, none)
     if low == gl.bfloat16:  # these tables hold what is written as they lead it
         b_v, b_h = w_v, w_h
-    if HAS_FIELD:
-        factor = two.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
+    if field is not None:
+        factor = field.others.slice(0, 1, dim=0).permute((0, 2, 1)).load(right)
         factor = operand(_for_all(factor, BLOCK, 32, 16, right))
         field_matrix = multiply(reads_now, factor, none)
     for kind in gl.static_range(4):
@@ -122,18 +141,18 @@ def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.con
         stacked = operand(gl.convert_layout(_stack_all(first, second, BLOCK), left))
         swapped = operand(transposed(_stack_all(second, first, BLOCK), right))
         matrix = gl.where(bit(kind, mma), multiply(stacked, swapped, none), matrix)
-        if HAS_FIELD:
-            factor = four.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
+        if field is not None:
+            factor = field.of_bits.slice(kind, 1, dim=0).permute((0, 2, 1)).load(right)
             factor = operand(_for_all(factor, BLOCK, 32, 16, right))
             response = multiply(stacked, factor, none)
             field_matrix = gl.where(bit(kind, mma), response, field_matrix)
     matrix = operand(gl.convert_layout(gl.where(lower, matrix, 0.0).to(low), left))
     signal = operand(buffer_x.load(right))
     out = multiply(matrix, signal, gl.zeros([BLOCK, 16, WIDTH], gl.float32, mma))
-    if HAS_FIELD:
+    if field is not None:
         field_matrix = gl.where(lower, field_matrix, 0.0).to(low)
         field_matrix = operand(gl.convert_layout(field_matrix, left))
-        psi = _for_all(buffer_field.load(right), BLOCK, 16, WIDTH, right)
+        psi = _for_all(field.signal.load(right), BLOCK, 16, WIDTH, right)
         out = multiply(field_matrix, operand(psi), out)
 
     # The state before the chunk is read by all times, and moves on.
@@ -152,9 +171,11 @@ def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.con
     # Loaded once more: the registers of a right operand would have to be put in order.
     signal = operand(buffer_x.permute((0, 2, 1)).load(left))
     state = multiply(signal, to_end, state)
-    if HAS_FIELD:
-        factor = operand(_for_all(two.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right))
-        psi = buffer_field.permute((0, 2, 1)).load(left)
+    if field is not None:
+        factor = operand(
+            _for_all(field.others.slice(1, 1, dim=0).load(right), BLOCK, 16, 32, right)
+        )
+        psi = field.signal.permute((0, 2, 1)).load(left)
         psi = operand(_for_all(psi, BLOCK, WIDTH, 16, left))
         state = multiply(psi, factor, state)
     h, s = _parts_of_columns(state, BLOCK, WIDTH, part)
@@ -163,7 +184,7 @@ def _over_chunk(h, s, buffer_x, weights, here, over, of_field, HAS_FIELD: gl.con
 
 @gluon.jit(do_not_specialize=SIZES)
 def scan_forward(
-    x, write, read, tables, tables_bf16, over_chunks, start, base, shared, field, factors, skip,
+    x, write, read, tables, over_chunks, start, base, shared, field, factors, skip,
     gate, mask, y, end,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     y_variable, y_time, x_batch, x_variable, x_time,
@@ -172,12 +193,10 @@ def scan_forward(
     mask_batch, mask_variable, mask_time,
     gate_batch, gate_variable, gate_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-    HAS_START: gl.constexpr, HAS_BASE: gl.constexpr, HAS_FIELD: gl.constexpr,
-    HAS_SKIP: gl.constexpr, HAS_GATE: gl.constexpr, HAS_MASK: gl.constexpr,
 ):  # fmt: skip
     """`scan_forward`, where WIDTH divides the size of a head; a warp owns a variable.
 
-    field [B,T,D] like x, and what `fill_factors` made of its write: with HAS_FIELD it is a second
+    field [B,T,D] like x, and what `_fill_factors` made of its write: given, it is a second
     input, the same for all variables.
     """
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
@@ -203,17 +222,17 @@ def scan_forward(
 
     # Buffers for the inputs of a chunk, and for what all variables have in common: as many as two
     # programs on a multiprocessor can have; with a base in float32 it is one, however few they are.
-    DEPTH: gl.constexpr = 2 if HAS_FIELD or HAS_BASE or wide == 4 else 3
-    COMMON: gl.constexpr = 1 if HAS_FIELD and wide == 4 else DEPTH
+    DEPTH: gl.constexpr = 2 if field is not None or base is not None or wide == 4 else 3
+    COMMON: gl.constexpr = 1 if field is not None and wide == 4 else DEPTH
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
     first_table = (b * heads + head) * chunks
     over_chunks += first_table * 64
     if low == gl.bfloat16:
-        tables_bf16 += first_table * BF16_TABLES
+        tables += first_table * BF16_TABLES
     else:
-        tables += first_table * (21 * 256)
+        tables += first_table * F32_TABLES
     # Offsets within a block of variables and a chunk fit 32 bits; what moves is a scalar.
     left_variables = variables - first_variable
     v_rows, t_rows = axis_of(0, BLOCK, rows), axis_of(1, 16, rows)
@@ -231,10 +250,10 @@ def scan_forward(
     from_y = (b * variables + first_variable) * time * channels + first_channel
     row_y = v_out * y_variable + t_out * y_time
     y = y + from_y + row_y
-    if HAS_BASE:
+    if base is not None:
         base = base + from_y + (v_rows * y_variable + t_rows * y_time)
         buffers_base = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, WIDTH], wide_shared)
-    if HAS_FIELD:
+    if field is not None:
         t_common = axis_of(1, 16, common)
         field += b * time * channels + first_channel
         field = field + t_common * y_time
@@ -244,17 +263,19 @@ def scan_forward(
         buffers_field = gl.allocate_shared_memory(low, [DEPTH, 1, 16, WIDTH], wide_shared)
         buffers_four = gl.allocate_shared_memory(low, [COMMON, 4, 16, 32], twin_shared)
         buffers_two = gl.allocate_shared_memory(low, [COMMON, 2, 16, 32], twin_shared)
-    if HAS_GATE:
+    if gate is not None:
         gate += b * gate_batch + first_variable * gate_variable + first_channel
         gate = gate + (v_out * gate_variable + t_out * gate_time)
-    if HAS_MASK:
+    of_mask = None
+    if mask is not None:
         mask += b * mask_batch + first_variable * mask_variable
+        of_mask = Rows(mask, mask_variable, mask_time)
     size = 2 * STATES * channels  # of the state of a variable
     row_state, p_part = axis_of(2, 16, part) * channels, axis_of(1, WIDTH, part)
     of_state = v_part < left_variables
     if STATES < 16:
         of_state = of_state & (axis_of(2, 16, part) < STATES)
-    if HAS_START:
+    if start is not None:
         corner = start + ((b * variables + first_variable) * segments + segment) * size
         corner = corner + first_channel + (v_part * (segments * size) + row_state)
         h = gl.load(corner + p_part, mask=of_state, other=0.0)
@@ -269,7 +290,7 @@ def scan_forward(
     buffers_cv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
     buffers_tables = allocate_tables(low, COMMON)
     buffers_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_shared)
-    if HAS_SKIP:
+    if skip is not None:
         buffer_skip = allocate_skip(skip + first_channel, BLOCK, WIDTH)
     first_chunk = (segment * per_segment).to(gl.int32)
     last_chunk = gl.minimum(first_chunk + per_segment, chunks)
@@ -278,19 +299,16 @@ def scan_forward(
         ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        now = mask
-        if HAS_MASK:
-            now = mask + offset_i64(t_ahead, mask_time)
-        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
-        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
+        now = of_mask
+        if of_mask is not None:
+            now = at_time(of_mask, t_ahead)
+        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now)
+        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now)
         slot = (visit + (DEPTH - 1)) % DEPTH
         if COMMON == 1:
             if visit >= 0:  # the chunk before is done with the buffers
                 due = first_chunk + visit
-                fetch_tables(copy_of(buffers_tables, 0), tables, tables_bf16, TO_END_UNHELD, due,
-                             low, BLOCK)  # fmt: skip
+                fetch_tables(table_slot(buffers_tables, 0), tables, TO_END_UNHELD, due, BLOCK)
                 _fetch_factors(buffers_four.index(0), buffers_two.index(0),
                                factors + due * (6 * 512), tiles)  # fmt: skip
             async_copy.commit_group()
@@ -303,16 +321,16 @@ def scan_forward(
                        read + offset_i64(t_ahead, read_time), keep_thin, thin,
                        STATES)  # fmt: skip
             if COMMON > 1:
-                fetch_tables(copy_of(buffers_tables, slot), tables, tables_bf16, TO_END_UNHELD,
-                             ahead, low, BLOCK)  # fmt: skip
+                fetch_tables(table_slot(buffers_tables, slot), tables, TO_END_UNHELD, ahead,
+                             BLOCK)  # fmt: skip
             fetch_over(buffers_over.index(slot), over_chunks, ahead, BLOCK)
-            if HAS_BASE:
+            if base is not None:
                 copy(
                     buffers_base.index(slot),
                     base + offset_i64(t_ahead, y_time) + p_rows,
                     mask=keep_rows,
                 )
-            if HAS_FIELD:
+            if field is not None:
                 at = field + offset_i64(t_ahead, y_time) + axis_of(2, WIDTH, common)
                 copy(buffers_field.index(slot), at, mask=t_common < ahead_times)
                 if COMMON > 1:
@@ -325,29 +343,29 @@ def scan_forward(
             slot = visit % DEPTH
             buffer_x = buffers_x.index(slot)
             common_slot = slot if COMMON > 1 else 0
-            here = copy_of(buffers_tables, common_slot)
+            here = table_slot(buffers_tables, common_slot)
             left_times = time - chunk * 16
             t = chunk * 16
-            weights = (buffers_wh.index(slot), buffers_wv.index(slot), buffers_ch.index(slot),
-                       buffers_cv.index(slot))  # fmt: skip
-            of_field = None
-            if HAS_FIELD:
-                of_field = (buffers_field.index(slot), buffers_four.index(common_slot),
-                            buffers_two.index(common_slot))  # fmt: skip
+            weights = _Weights(buffers_wh.index(slot), buffers_wv.index(slot),
+                               buffers_ch.index(slot), buffers_cv.index(slot))  # fmt: skip
+            here_field = None
+            if field is not None:
+                here_field = _Field(buffers_field.index(slot), buffers_four.index(common_slot),
+                                    buffers_two.index(common_slot))  # fmt: skip
             out, h, s = _over_chunk(h, s, buffer_x, weights, here, buffers_over.index(slot),
-                                    of_field, HAS_FIELD, BLOCK, WIDTH)  # fmt: skip
-            if HAS_SKIP:
+                                    here_field, BLOCK, WIDTH)  # fmt: skip
+            if skip is not None:
                 out += load_skip(buffer_skip, mma) * to_float32(buffer_x.load(mma), mma)
-            if HAS_BASE:
+            if base is not None:
                 out += to_float32(buffers_base.index(slot).load(mma), mma)
             result = gl.convert_layout(out.to(low), out_rows)
             stored = (t_out < left_times) & (v_out < left_variables)
             keep = stored
-            if HAS_MASK:
+            if mask is not None:
                 at = mask + offset_i64(t, mask_time)
                 at = at + (v_out * mask_variable + t_out * mask_time)
                 keep = keep & (gl.load(at, mask=keep, other=0) != 0)
-            if HAS_GATE:
+            if gate is not None:
                 opening = gl.load(gate + offset_i64(t, gate_time) + p_out, mask=keep, other=0.0)
                 opening = opening.to(gl.float32)
                 opening = opening / (1.0 + gl.exp(-opening))
@@ -356,7 +374,7 @@ def scan_forward(
     if segment == segments - 1:
         corner = end + (b * variables + first_variable) * size + first_channel
         corner = corner + (v_part * size + row_state)
-        if HAS_BASE:
+        if base is not None:
             add = shared + b * time * size + first_channel + (v_part * 0 + row_state)
             h += gl.load(add + p_part, mask=of_state, other=0.0)
             s += gl.load(add + STATES * channels + p_part, mask=of_state, other=0.0)

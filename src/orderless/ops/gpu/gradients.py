@@ -3,11 +3,14 @@
 Operands are as `multiply` takes them; a warp owns a variable.
 """
 
+from typing import Any, NamedTuple
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from orderless.ops.gpu.shared_memory import HOLD, half_of_table
 from orderless.ops.gpu.tile import (
+    Halves,
     axis_of,
     bit,
     bits,
@@ -57,14 +60,13 @@ def unstack_eight(both, BLOCK: gl.constexpr):
 
 
 @gluon.jit
-def load_half(states, now, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-              low: gl.constexpr):  # fmt: skip
+def load_half(states, now, tile, low: gl.constexpr):
     """Half of the state of each variable, as the threads kept it, in words of four bytes."""
     word: gl.constexpr = 32 // low.primitive_bitwidth
-    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [BLOCK, 1], [1, 0])
-    v = opaque_copy(gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None], now)
-    i = gl.arange(0, 16 * WIDTH // word, gl.SliceLayout(0, flat))[None, :]
-    return gl.load(states + (v * (2 * STATES * WIDTH // word) + i))
+    flat: gl.constexpr = gl.BlockedLayout([1, 8 // word], [1, 32], [tile.BLOCK, 1], [1, 0])
+    v = opaque_copy(gl.arange(0, tile.BLOCK, gl.SliceLayout(1, flat))[:, None], now)
+    i = gl.arange(0, 16 * tile.WIDTH // word, gl.SliceLayout(0, flat))[None, :]
+    return gl.load(states + (v * (2 * tile.STATES * tile.WIDTH // word) + i))
 
 
 @gluon.constexpr_function
@@ -127,13 +129,38 @@ def store_sums(buffers, out, now, BLOCK: gl.constexpr, STATES: gl.constexpr):
     _sum_of_buffer(buffer_two, out + 4 * 16 * STATES, now, 16, BLOCK, STATES)
 
 
-@gluon.jit
-def store_border(g, h, borders, now, BLOCK: gl.constexpr, STATES: gl.constexpr,
-                 mma: gl.constexpr):  # fmt: skip
-    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows STATES apart.
+class Outputs(NamedTuple):
+    """Where the results of a program go. Of `chunk_outputs`, those of a chunk."""
 
-    borders: where those of the first variable lie, how far those of the others, and how many.
-    """
+    x: Any  # Rows
+    write: Any
+    read: Any
+    sums: Any
+    borders: Any
+    border_row: Any  # how far borders of variables lie apart
+
+
+@gluon.jit
+def chunk_outputs(out, chunk, STATES: gl.constexpr):
+    """Where the results of a chunk go."""
+    t = chunk * 16
+    to_write, to_read = out.write + offset_i64(t, 2 * STATES), out.read + offset_i64(t, 2 * STATES)
+    sums = out.sums + chunk * (6 * 16 * STATES)
+    return Outputs(out.x, to_write, to_read, sums, out.borders + chunk * (3 * STATES),
+                   out.border_row)  # fmt: skip
+
+
+@gluon.jit
+def other_half(out):
+    """Where the results of the other eight states go."""
+    return Outputs(out.x, out.write, out.read, out.sums + 8, out.borders + 8, out.border_row)
+
+
+@gluon.jit
+def store_border(g, h, out, variables, now, tile):
+    """Gradient times state, (h, h), (v, v) and (v, h), summed over channels; rows STATES apart."""
+    BLOCK: gl.constexpr = tile.BLOCK
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     quarter: gl.constexpr = _block_layout(BLOCK)
     product = multiply(converted(g, left), h, gl.zeros([BLOCK, 16, 16], gl.float32, mma))
@@ -141,15 +168,14 @@ def store_border(g, h, borders, now, BLOCK: gl.constexpr, STATES: gl.constexpr,
     from_h, from_v = gl.split(product)
     hh, _ = gl.split(from_h)
     vh, vv = gl.split(from_v)
-    out, row, variables = borders
     v, i = opaque_copy(axis_of(0, BLOCK, quarter), now), opaque_copy(axis_of(1, 8, quarter), now)
     j = axis_of(2, 8, quarter)
     j = opaque_copy(j // 2, now) * 2 + j % 2
-    out = out + (v * row + gl.where(i == j, i, 0))
+    at = out.borders + (v * out.border_row + gl.where(i == j, i, 0))
     keep = (v < variables) & (i == j)  # diagonals
-    gl.store(out, gl.convert_layout(hh, quarter), mask=keep)
-    gl.store(out + STATES, gl.convert_layout(vv, quarter), mask=keep)
-    gl.store(out + 2 * STATES, gl.convert_layout(vh, quarter), mask=keep)
+    gl.store(at, gl.convert_layout(hh, quarter), mask=keep)
+    gl.store(at + tile.STATES, gl.convert_layout(vv, quarter), mask=keep)
+    gl.store(at + 2 * tile.STATES, gl.convert_layout(vh, quarter), mask=keep)
 
 
 @gluon.jit
@@ -252,46 +278,48 @@ def _add_to_one(flag, first, second, a, b):
 
 
 @gluon.jit
-def gradient_after(d_end, last, borders, now, channels, segments, variables, is_last,
-                   low: gl.constexpr, HAS_END: gl.constexpr, BLOCK: gl.constexpr,
-                   WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
-    """The gradient of the state after all chunks, h and v parts of each half of the states.
-
-    last: that state, for the border behind the last chunk of all.
-    """
-    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
+def _border_after(h, v, last, out, variables, now, low: gl.constexpr, tile):
+    mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [tile.BLOCK, 1, 1], [1, 16, 8])
     right: gl.constexpr = gl.DotOperandLayout(1, mma, 2)
-    if HAS_END:
-        g, u, other_g, other_u = load_halves(d_end, channels, segments, variables, BLOCK, WIDTH,
-                                             STATES)  # fmt: skip
-        out, row = borders
-        variables = gl.where(is_last, variables, 0)
-        state = load_half(last, now, BLOCK, WIDTH, STATES, low)
-        state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
-        both = operand(whole_eight(g.to(low), u.to(low), BLOCK, WIDTH, mma))
-        store_border(both, state, (out, row, variables), now, BLOCK, STATES, mma)
-        if STATES > 8:
-            state = load_half(last + size_of_half(low, WIDTH), now, BLOCK, WIDTH, STATES, low)
-            state = operand(eight_from_scratch(state, BLOCK, WIDTH, right))
-            both = operand(whole_eight(other_g.to(low), other_u.to(low), BLOCK, WIDTH, mma))
-            store_border(both, state, (out + 8, row, variables), now, BLOCK, STATES, mma)
-        return g, u, other_g, other_u
-    else:  # noqa: RET505
-        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
-        return none, none, none, none
+    state = load_half(last, now, tile, low)
+    state = operand(eight_from_scratch(state, tile.BLOCK, tile.WIDTH, right))
+    both = operand(whole_eight(h.to(low), v.to(low), tile.BLOCK, tile.WIDTH, mma))
+    store_border(both, state, out, variables, now, tile)
 
 
 @gluon.jit
-def store_rows(out, value, chunk, t, channels, around, layout: gl.constexpr):
-    """Store [variable, time, channel] of a chunk, whose first time is t, in a layout."""
+def gradient_after(d_end, last, out, segment, low: gl.constexpr, tile):
+    """The gradient of the state after all chunks.
+
+    last: that state, for the border behind the last chunk of all, which is where `out` is.
+    """
+    if d_end is not None:
+        now = segment.last_chunk
+        is_last = now == segment.chunks
+        after = load_halves(d_end, segment, tile)
+        variables = gl.where(is_last, segment.variables, 0)
+        _border_after(after.h, after.v, last, out, variables, now, low, tile)
+        if tile.STATES > 8:
+            last = last + size_of_half(low, tile.WIDTH)
+            _border_after(after.other_h, after.other_v, last, other_half(out), variables, now, low,
+                          tile)  # fmt: skip
+        return after
+    else:  # noqa: RET505
+        return zero_halves(tile)
+
+
+@gluon.jit
+def store_rows(rows, value, chunk, left_times, variables, layout: gl.constexpr):
+    """Store [variable, time, channel] of a chunk in a layout."""
     BLOCK: gl.constexpr = value.shape[0]
     WIDTH: gl.constexpr = value.shape[2]
-    _, y_variable, y_time, left_times, left_variables = around
     v, row = opaque_copy(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
     row = opaque_copy(row % 8, chunk) + row // 8 * 8
-    stored = (row < left_times) & (v < left_variables)
-    at = v * y_variable + row * y_time
-    gl.store(out + offset_i64(t, y_time) + at + axis_of(2, WIDTH, layout),
+    stored = (row < left_times) & (v < variables)
+    at = v * rows.variable + row * rows.time
+    t = chunk * 16
+    out = rows.first + offset_i64(t, rows.time)
+    gl.store(out + at + axis_of(2, WIDTH, layout),
              gl.convert_layout(value.to(out.dtype.element_ty), layout), mask=stored)  # fmt: skip
 
 
@@ -337,71 +365,85 @@ def within_chunk(HALF: gl.constexpr, here, reads_writes, gradients, d_matrix, lo
 
 
 @gluon.jit
-def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, sums, to_write, to_read,
-                    around, BLOCK: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
+def leave_gradients(HALF: gl.constexpr, chunk, here, weights, gradients, buffers, out, segment,
+                    tile):  # fmt: skip
     """Store the gradients of weights, and leave their sums with the weights (w_h, w_v, c_h, c_v).
 
     gradients: of reads and held writes, (dc_h, dc_v, db_h, db_v).
     """
+    BLOCK: gl.constexpr = tile.BLOCK
+    STATES: gl.constexpr = tile.STATES
     eight: gl.constexpr = eight_layout(BLOCK)
     w_h, w_v, c_h, c_v = weights
     dc_h, dc_v, db_h, db_v = gradients
     _, hold = half_of_table(here, HOLD, HALF, w_h.dtype, BLOCK)
-    low: gl.constexpr = to_write.dtype.element_ty
+    low: gl.constexpr = out.write.dtype.element_ty
     dw_v, dw_h = decay_back(db_v, db_h, hold)
-    time, _, _, left_times, left_variables = around
     v_eight, t_eight = opaque_copy(axis_of(0, BLOCK, eight), chunk), axis_of(1, 16, eight)
     t_eight = opaque_copy(t_eight % 8, chunk) + t_eight // 8 * 8
-    stored = (t_eight < left_times) & (v_eight < left_variables)
+    stored = (t_eight < segment.time - chunk * 16) & (v_eight < segment.variables)
     row: gl.constexpr = 2 * STATES
-    at = v_eight * (time * row) + t_eight * row + (axis_of(2, 8, eight) + HALF * 8)
-    to_write, to_read = to_write + at, to_read + at
+    at = v_eight * (segment.time * row) + t_eight * row + (axis_of(2, 8, eight) + HALF * 8)
+    to_write, to_read = out.write + at, out.read + at
     gl.store(to_write, dw_h.to(low), mask=stored)
     gl.store(to_write + STATES, dw_v.to(low), mask=stored)
-    w_h, w_v, c_h, c_v = (
-        to_float32(w_h, eight),
-        to_float32(w_v, eight),
-        to_float32(c_h, eight),
-        to_float32(c_v, eight),
-    )
-    leave_sums(sums, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
+    w_h, w_v = to_float32(w_h, eight), to_float32(w_v, eight)
+    c_h, c_v = to_float32(c_h, eight), to_float32(c_v, eight)
+    leave_sums(buffers, w_h * db_h, w_v * db_v, w_h * db_v, c_h * dc_h, c_v * dc_v, c_v * dc_h,
                BLOCK)  # fmt: skip
     gl.store(to_read, dc_h.to(low), mask=stored)
     gl.store(to_read + STATES, dc_v.to(low), mask=stored)
 
 
 @gluon.jit
-def keep_half(HALF: gl.constexpr, h, s, states, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-              STATES: gl.constexpr, low: gl.constexpr):  # fmt: skip
+def keep_half(HALF: gl.constexpr, h, v, states, low: gl.constexpr, tile):
     """Leave eight states as the threads hold them."""
+    BLOCK: gl.constexpr = tile.BLOCK
+    WIDTH: gl.constexpr = tile.WIDTH
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     flat: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [BLOCK, 1], [1, 0])
-    both = whole_eight(h.to(low), s.to(low), BLOCK, WIDTH, mma)
-    v = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
-    at = v * (2 * STATES * WIDTH) + HALF * 16 * WIDTH
+    both = whole_eight(h.to(low), v.to(low), BLOCK, WIDTH, mma)
+    variable = gl.arange(0, BLOCK, gl.SliceLayout(1, flat))[:, None]
+    at = variable * (2 * tile.STATES * WIDTH) + HALF * 16 * WIDTH
     at = at + gl.arange(0, 16 * WIDTH, gl.SliceLayout(0, flat))[None, :]
     # They are read again, what else goes through the cache meanwhile is not.
     gl.store(states + at, to_scratch(both, BLOCK, WIDTH, flat), eviction_policy="evict_last")
 
 
 @gluon.jit
-def move_on(h, s, to_h, to_v, signal, over, BLOCK: gl.constexpr, WIDTH: gl.constexpr):
+def keep_all(state, states, low: gl.constexpr, tile):
+    """Leave all states."""
+    keep_half(0, state.h, state.v, states, low, tile)
+    if tile.STATES > 8:
+        keep_half(1, state.other_h, state.other_v, states, low, tile)
+
+
+@gluon.jit
+def move_on(h, v, to_h, to_v, signal, over, tile):
     """Take eight states over a chunk, at whose end (to_h, to_v) write a signal to them."""
+    BLOCK: gl.constexpr = tile.BLOCK
+    WIDTH: gl.constexpr = tile.WIDTH
     mma: gl.constexpr = gl.NVMMADistributedLayout([2, 0], [BLOCK, 1, 1], [1, 16, 8])
     left: gl.constexpr = gl.DotOperandLayout(0, mma, 2)
     e_h, e_vh, e_v = over
-    state = whole_eight(e_h * h, e_v * s + e_vh * h, BLOCK, WIDTH, mma)
+    state = whole_eight(e_h * h, e_v * v + e_vh * h, BLOCK, WIDTH, mma)
     to_end = stacked_transposed(operand(to_h), operand(to_v), BLOCK, left)
     state = multiply(to_end, signal, state)
     return parts_eight(state, BLOCK, WIDTH, whole_part_layout(BLOCK, WIDTH))
 
 
 @gluon.jit
-def first_states(start, channels, segments, variables, HAS_START: gl.constexpr,
-                 BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr):  # fmt: skip
-    """The state before all chunks, h and v parts of each half of the states."""
-    if HAS_START:
-        return load_halves(start, channels, segments, variables, BLOCK, WIDTH, STATES)
+def zero_halves(tile):
+    """All states zero."""
+    part: gl.constexpr = whole_part_layout(tile.BLOCK, tile.WIDTH)
+    none = gl.zeros([tile.BLOCK, 8, tile.WIDTH], gl.float32, part)
+    return Halves(none, none, none, none)
+
+
+@gluon.jit
+def first_states(start, segment, tile):
+    """The state before all chunks."""
+    if start is not None:
+        return load_halves(start, segment, tile)
     else:  # noqa: RET505
-        none = gl.zeros([BLOCK, 8, WIDTH], gl.float32, whole_part_layout(BLOCK, WIDTH))
-        return none, none, none, none
+        return zero_halves(tile)

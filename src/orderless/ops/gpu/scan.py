@@ -7,7 +7,7 @@ gradients of steps and rates are made from the sums that it leaves.
 Kernels are imported where they are launched: to define one takes Triton milliseconds.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -63,9 +63,8 @@ def _before_segments(
     signal, weights, mask = plan.from_first(signal, weights, mask)
     # What is after the last segment moves nothing.
     launch(segment_states, (plan.rows * (plan.segments - 1),))(
-        signal, weights, *tables.of_chunks, field, tables.factors, mask, ends, *plan.shape,
-        *strides, direction(plan.reverse) * plan.channels,
-        HAS_FIELD=field is not None, HAS_MASK=mask is not None, ADJOINT=adjoint,
+        signal, weights, tables.of_chunks, tables.over_chunks, field, tables.factors, mask, ends,
+        *plan.shape, *strides, direction(plan.reverse) * plan.channels, ADJOINT=adjoint,
         # Two warps own a variable: registers for sixteen warps.
         **plan.tile | {"num_warps": 2 * plan.block, "maxnreg": 128},
     )  # fmt: skip
@@ -102,10 +101,9 @@ def forward(
     x, write, read, mask, gate, out = plan.from_first(x, write, read, mask, gate, y)
     last_shared = from_first(shared, not plan.reverse, axis=1)
     launch(scan_forward, (plan.programs,))(
-        x, write, read, *tables.of_chunks, start, out, last_shared, signal, tables.factors, skip,
-        gate, mask, out, end, *plan.shape, *strides, **plan.tile,
-        HAS_START=start is not None, HAS_BASE=shared is not None, HAS_FIELD=field is not None,
-        HAS_SKIP=skip is not None, HAS_GATE=gate is not None, HAS_MASK=mask is not None,
+        x, write, read, tables.of_chunks, tables.over_chunks, start,
+        None if shared is None else out, last_shared, signal, tables.factors, skip, gate, mask,
+        out, end, *plan.shape, *strides, **plan.tile,
     )  # fmt: skip
     return y, end
 
@@ -139,20 +137,14 @@ def backward(
     d_start = None if state is None else step.new_empty(state.shape)
     d_skip = step.new_empty(plan.programs, plan.width)
     sums, borders = plan.sums(x), plan.borders(step)
-    given: dict[str, Any] = {
-        "HAS_START": start is not None,
-        "HAS_END": d_after is not None,
-        "HAS_SKIP": skip is not None,
-        "HAS_MASK": mask is not None,
-    }
     from_x, from_write, from_read, from_mask, from_d_y, from_d_x = plan.from_first(
         x, write, read, mask, d_y, d_x
     )
     launch(scan_backward, (plan.programs,))(
-        from_x, from_write, from_read, *tables.of_chunks, start, plan.kept_states(x), skip,
+        from_x, from_write, from_read, tables.of_chunks, tables.over_chunks, start,
+        plan.kept_states(x), skip,
         from_mask, from_d_y, d_after, from_d_x, d_write, d_read, d_start, d_skip, sums, borders,
-        *plan.shape, *plan.strides(d_x)[1:], *plan.strides(x, write, read, mask),
-        **given, **plan.tile,
+        *plan.shape, *plan.strides(d_x)[1:], *plan.strides(x, write, read, mask), **plan.tile,
     )  # fmt: skip
     if plan.reverse:  # as they were visited; strides that are not known would cost many registers
         d_write, d_read = _reversed_in_time(d_write), _reversed_in_time(d_read)

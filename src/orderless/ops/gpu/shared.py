@@ -171,21 +171,6 @@ def _fields(field, begin, stop, b, d, inside, time, channels, direction,
 
 
 @triton.jit
-def _load_round(drive, field_write, begin, stop, b, n, d, inside, time, channels, write_batch,
-                write_time, direction, STATES: tl.constexpr, HAS_DRIVE: tl.constexpr,
-                HAS_FIELD: tl.constexpr, UNROLL: tl.constexpr):  # fmt: skip
-    """Drives of some steps, and weights of the field."""
-    drives, weights = (), ()
-    if HAS_DRIVE:
-        drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, direction, STATES,
-                        UNROLL)  # fmt: skip
-    if HAS_FIELD:
-        weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time, direction,
-                           STATES, UNROLL)  # fmt: skip
-    return drives, weights
-
-
-@triton.jit
 def _driven(drives, weights, fields, i: tl.constexpr, HAS_DRIVE: tl.constexpr,
             HAS_FIELD: tl.constexpr):  # fmt: skip
     """The drive of step i as it was given, and what the field adds: the field, its weights."""
@@ -248,9 +233,13 @@ def trajectory(
     for visited in tl.range(first, stop, UNROLL, num_stages=STAGES):
         # Steps after the last time do nothing, also where they come first.
         begin = last_round + first - visited if ADJOINT else visited
-        drives, weights = _load_round(drive, field_write, begin, stop, b, n, d, inside, time,
-                                      channels, write_batch, write_time, direction, STATES,
-                                      HAS_DRIVE, HAS_FIELD, UNROLL)  # fmt: skip
+        drives, weights = (), ()
+        if HAS_DRIVE:
+            drives = _pairs(drive, begin, stop, b, n, d, inside, time, channels, direction, STATES,
+                            UNROLL)  # fmt: skip
+        if HAS_FIELD:
+            weights = _weights(field_write, begin, stop, b, n, time, write_batch, write_time,
+                               direction, STATES, UNROLL)  # fmt: skip
         table_rows = _rows(table, line, begin, UNROLL)
         if HAS_OWN:
             own_rows = _rows(own_table, line, begin, UNROLL)

@@ -1,10 +1,13 @@
 """Shared memory: the tables of a chunk and how they get there, weights, skip."""
 
+from typing import Any, NamedTuple
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.gpu.tile import (
+    at_time,
     axis_of,
     eight_layout,
     offset_i64,
@@ -20,8 +23,25 @@ HOLD = gl.constexpr(5)
 TO_END = gl.constexpr(6)
 TO_END_UNHELD = gl.constexpr(7)
 BF16_TABLES = gl.constexpr(24 * 256)  # entries of a chunk
+F32_TABLES = gl.constexpr(21 * 256)
 
 copy = async_copy.async_copy_global_to_shared
+
+
+class TableBuffers(NamedTuple):
+    """Shared memory with the tables of a chunk: 16 lines or tiles, four more, and the last."""
+
+    first: Any
+    second: Any
+    last: Any
+
+
+class SignalBuffers(NamedTuple):
+    """Shared memory with a chunk of a signal, and with what it is written or read with."""
+
+    signal: Any
+    h: Any
+    v: Any
 
 
 @gluon.constexpr_function
@@ -44,14 +64,14 @@ def allocate_tables(low: gl.constexpr, COPIES: gl.constexpr):
     """
     if low == gl.bfloat16:
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
-        return (
+        return TableBuffers(
             gl.allocate_shared_memory(low, [COPIES, 16, 256], lines),
             gl.allocate_shared_memory(low, [COPIES, 4, 256], lines),
             gl.allocate_shared_memory(low, [COPIES, 1, 256], lines),
         )
     else:  # noqa: RET505
         tiles: gl.constexpr = gl.SwizzledSharedLayout(8, 2, 2, [2, 1, 0])
-        return (
+        return TableBuffers(
             gl.allocate_shared_memory(low, [COPIES, 16, 16, 16], tiles),
             gl.allocate_shared_memory(low, [COPIES, 4, 16, 16], tiles),
             gl.allocate_shared_memory(low, [COPIES, 1, 16, 16], tiles),
@@ -69,9 +89,15 @@ def allocate_table():
 
 
 @gluon.jit
-def copy_of(buffers, i):
-    """One of the copies of these buffers."""
-    return buffers[0].index(i), buffers[1].index(i), buffers[2].index(i)
+def table_slot(buffers, i):
+    """One of several copies of them."""
+    return TableBuffers(buffers.first.index(i), buffers.second.index(i), buffers.last.index(i))
+
+
+@gluon.jit
+def signal_slot(buffers, i):
+    """One of several copies of them."""
+    return SignalBuffers(buffers.signal.index(i), buffers.h.index(i), buffers.v.index(i))
 
 
 @gluon.jit
@@ -96,45 +122,42 @@ def fetch_tiles(buffer, source, WARPS: gl.constexpr):
 
 
 @gluon.jit
-def fetch_tables(buffers, tables, tables_bf16, END: gl.constexpr, chunk, low: gl.constexpr,
-                 WARPS: gl.constexpr):  # fmt: skip
-    """Start to copy the tables of a chunk, of those to its end in `tables_bf16` just one."""
-    if low == gl.bfloat16:
-        tables_bf16 = tables_bf16 + chunk * BF16_TABLES
+def fetch_tables(buffers, tables, END: gl.constexpr, chunk, WARPS: gl.constexpr):
+    """Start to copy the tables of a chunk; in bfloat16, of those to its end just one."""
+    if buffers.first.dtype == gl.bfloat16:
+        tables = tables + chunk * BF16_TABLES
         others: gl.constexpr = line_of_pairs(END) - line_of_pairs(TO_END)
-        fetch_lines(buffers[0], tables_bf16, 0, chunk, WARPS)
-        fetch_lines(buffers[1], tables_bf16 + 16 * 256, others, chunk, WARPS)
-        fetch_lines(buffers[2], tables_bf16 + line_of_singles(END) * 256, 0, chunk, WARPS)
+        fetch_lines(buffers.first, tables, 0, chunk, WARPS)
+        fetch_lines(buffers.second, tables + 16 * 256, others, chunk, WARPS)
+        fetch_lines(buffers.last, tables + line_of_singles(END) * 256, 0, chunk, WARPS)
     else:
-        many, more, last = buffers
-        tables = tables + chunk * (21 * 256)
-        fetch_tiles(many, tables, WARPS)
-        fetch_tiles(more, tables + 16 * 256, WARPS)
-        fetch_tiles(last, tables + 20 * 256, WARPS)
+        tables = tables + chunk * F32_TABLES
+        fetch_tiles(buffers.first, tables, WARPS)
+        fetch_tiles(buffers.second, tables + 16 * 256, WARPS)
+        fetch_tiles(buffers.last, tables + 20 * 256, WARPS)
 
 
 @gluon.jit
 def _split_table(buffers, kind: gl.constexpr, layout: gl.constexpr):
     """(e1, evh, e2), each [1, 16, 16], of a table in float32 by its place in `tables_bf16`."""
-    many, more, last = buffers
     if kind < 5:
         return (
-            many.slice(kind * 3, 1, dim=0).load(layout),
-            many.slice(kind * 3 + 1, 1, dim=0).load(layout),
-            many.slice(kind * 3 + 2, 1, dim=0).load(layout),
+            buffers.first.slice(kind * 3, 1, dim=0).load(layout),
+            buffers.first.slice(kind * 3 + 1, 1, dim=0).load(layout),
+            buffers.first.slice(kind * 3 + 2, 1, dim=0).load(layout),
         )
     elif kind == TO_END:  # noqa: RET505
         return (
-            many.slice(15, 1, dim=0).load(layout),
-            more.slice(0, 1, dim=0).load(layout),
-            more.slice(1, 1, dim=0).load(layout),
+            buffers.first.slice(15, 1, dim=0).load(layout),
+            buffers.second.slice(0, 1, dim=0).load(layout),
+            buffers.second.slice(1, 1, dim=0).load(layout),
         )
     else:
         gl.static_assert(kind == HOLD)
         return (
-            more.slice(3, 1, dim=0).load(layout),
-            last.load(layout),
-            more.slice(2, 1, dim=0).load(layout),
+            buffers.second.slice(3, 1, dim=0).load(layout),
+            buffers.last.load(layout),
+            buffers.second.slice(2, 1, dim=0).load(layout),
         )
 
 
@@ -158,11 +181,11 @@ def singles_of_lines(value, HALVES: gl.constexpr, layout: gl.constexpr):
 def lines_of(buffers, kind: gl.constexpr):
     """The two lines of a table with two entries, and the one with one."""
     if kind < 4:
-        return buffers[0].slice(2 * kind, 2, dim=0), buffers[0].slice(12 + kind, 1, dim=0)
+        return buffers.first.slice(2 * kind, 2, dim=0), buffers.first.slice(12 + kind, 1, dim=0)
     elif kind < 6:  # noqa: RET505
-        return buffers[0].slice(2 * kind, 2, dim=0), buffers[1].slice(kind - 4, 1, dim=0)
+        return buffers.first.slice(2 * kind, 2, dim=0), buffers.second.slice(kind - 4, 1, dim=0)
     else:
-        return buffers[1].slice(2, 2, dim=0), buffers[2]
+        return buffers.second.slice(2, 2, dim=0), buffers.last
 
 
 @gluon.jit
@@ -232,66 +255,52 @@ def fetch_pair(buffer_h, buffer_v, source, mask, thin: gl.constexpr, STATES: gl.
 
 
 @gluon.jit
-def _rows_of_chunk(
-    chunk, left_times, variables, strides, mask, own: gl.constexpr,
-    HAS_MASK: gl.constexpr, BLOCK: gl.constexpr, layout: gl.constexpr,
-):  # fmt: skip
+def _rows_of_chunk(rows, mask, chunk, left_times, variables, own: gl.constexpr,
+                   BLOCK: gl.constexpr, layout: gl.constexpr):  # fmt: skip
     """Where the rows of a chunk lie, from where, and which to fetch; lanes share `own` of them.
 
     A pointer for each row: what a thread takes of it lies at distances known beforehand.
     """
-    variable, tick, mask_variable, mask_tick = strides
     t = chunk * 16
     v, row = opaque_copy(axis_of(0, BLOCK, layout), chunk), axis_of(1, 16, layout)
     row = opaque_copy(row % own, chunk) + row // own * own
-    if HAS_MASK:
-        mask = mask + offset_i64(t, mask_tick)
-    keep = to_fetch(v, row, variables, left_times, mask, mask_variable,
-                    mask_tick, HAS_MASK)  # fmt: skip
-    return offset_i64(t, tick), v * variable + row * tick, keep
+    if mask is not None:
+        mask = at_time(mask, t)
+    keep = to_fetch(v, row, variables, left_times, mask)
+    return offset_i64(t, rows.time), v * rows.variable + row * rows.time, keep
 
 
 @gluon.jit
-def fetch_rows(
-    buffer, signal, mask, chunk, left_times, variables, strides,
-    HAS_MASK: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-):  # fmt: skip
-    """Start to copy a chunk of a signal. strides: of variables and times, and of `mask`."""
+def fetch_rows(buffer, rows, mask, chunk, left_times, variables):
+    """Start to copy a chunk of a signal."""
+    BLOCK: gl.constexpr = buffer.shape[0]
+    WIDTH: gl.constexpr = buffer.shape[2]
     wide: gl.constexpr = 128 // buffer.dtype.primitive_bitwidth
     # Two rows a thread, at the price of half lines: pointers to four would not fit the registers.
-    rows: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
-    corner, at, keep = _rows_of_chunk(chunk, left_times, variables, strides, mask,
-                                      8, HAS_MASK, BLOCK, rows)  # fmt: skip
-    copy(buffer, signal + corner + at + axis_of(2, WIDTH, rows), mask=keep)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 8, 4], [BLOCK, 1, 1], [2, 1, 0])
+    corner, at, keep = _rows_of_chunk(rows, mask, chunk, left_times, variables, 8, BLOCK, layout)
+    copy(buffer, rows.first + corner + at + axis_of(2, WIDTH, layout), mask=keep)
 
 
 @gluon.jit
-def fetch_weights(
-    buffer_h, buffer_v, weights, mask, chunk, left_times, variables, strides,
-    HAS_MASK: gl.constexpr, BLOCK: gl.constexpr, STATES: gl.constexpr,
-):  # fmt: skip
+def fetch_weights(buffer_h, buffer_v, rows, mask, chunk, left_times, variables,
+                  STATES: gl.constexpr):  # fmt: skip
     """The same of what a signal is written or read with, h and v parts."""
+    BLOCK: gl.constexpr = buffer_h.shape[0]
     wide: gl.constexpr = 128 // buffer_h.dtype.primitive_bitwidth
     few: gl.constexpr = 16 // wide
     thin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // few, few], [BLOCK, 1, 1],
                                           [2, 1, 0])  # fmt: skip
-    corner, at, keep = _rows_of_chunk(chunk, left_times, variables, strides, mask,
-                                      32 // few, HAS_MASK, BLOCK, thin)  # fmt: skip
-    fetch_pair(buffer_h, buffer_v, weights + corner + at, keep, thin, STATES)
+    corner, at, keep = _rows_of_chunk(rows, mask, chunk, left_times, variables, 32 // few, BLOCK,
+                                      thin)  # fmt: skip
+    fetch_pair(buffer_h, buffer_v, rows.first + corner + at, keep, thin, STATES)
 
 
 @gluon.jit
-def fetch_signal(
-    buffers, signal, weights, mask, chunk, left_times, variables, strides,
-    HAS_MASK: gl.constexpr, BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-):  # fmt: skip
-    """Both, for the buffers of a signal and of the h and v parts."""
-    buffer, buffer_h, buffer_v = buffers
-    of_rows, of_weights = strides
-    fetch_rows(buffer, signal, mask, chunk, left_times, variables, of_rows,
-               HAS_MASK, BLOCK, WIDTH)  # fmt: skip
-    fetch_weights(buffer_h, buffer_v, weights, mask, chunk, left_times, variables, of_weights,
-                  HAS_MASK, BLOCK, STATES)  # fmt: skip
+def fetch_signal(buffers, rows, weights, mask, chunk, left_times, variables, STATES: gl.constexpr):
+    """Both, to the buffers of a signal and of its weights."""
+    fetch_rows(buffers.signal, rows, mask, chunk, left_times, variables)
+    fetch_weights(buffers.h, buffers.v, weights, mask, chunk, left_times, variables, STATES)
 
 
 @gluon.jit

@@ -8,6 +8,7 @@ from triton.experimental.gluon.language.nvidia.ampere import async_copy
 
 from orderless.ops.gpu.shared_memory import (
     BF16_TABLES,
+    F32_TABLES,
     FROM_START,
     TO_END_UNHELD,
     copy,
@@ -21,6 +22,8 @@ from orderless.ops.gpu.shared_memory import (
 )
 from orderless.ops.gpu.tile import (
     SIZES,
+    Rows,
+    at_time,
     axis_of,
     bits,
     decay,
@@ -149,13 +152,13 @@ def _state_at(b, first_variable, first_channel, variables, segments, segment, ch
 
 @gluon.jit(do_not_specialize=SIZES)
 def segment_states(
-    x, write, tables, tables_bf16, over_chunks, field, factors, mask, states,
+    x, write, tables, over_chunks, field, factors, mask, states,
     variables, time, channels, head_size, chunks, segments, per_segment, heads, batch,
     x_batch, x_variable, x_time,
     write_batch, write_variable, write_time,
     mask_batch, mask_variable, mask_time, field_time,
     BLOCK: gl.constexpr, WIDTH: gl.constexpr, STATES: gl.constexpr,
-    HAS_FIELD: gl.constexpr, HAS_MASK: gl.constexpr, ADJOINT: gl.constexpr,
+    ADJOINT: gl.constexpr,
 ):  # fmt: skip
     """states [B, V, segment, 2, N, D] in float32: those after each segment of time, from zero.
 
@@ -186,7 +189,7 @@ def segment_states(
     plain_shared: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [1, 0])
 
     # Buffers for the inputs of a chunk: as many as two programs on a multiprocessor can have, or 3.
-    DEPTH: gl.constexpr = 2 if HAS_FIELD and wide == 4 else 3
+    DEPTH: gl.constexpr = 2 if field is not None and wide == 4 else 3
     b, first_variable, _, head, first_channel, segment = program_of(
         variables, heads, batch, head_size, BLOCK, WIDTH
     )
@@ -201,7 +204,7 @@ def segment_states(
     row_x = v_rows * x_variable + t_rows * x_time + _axis_of_four(3, WIDTH, rows)
     write += b * write_batch + first_variable * write_variable
     row_write = v_thin * write_variable + t_thin * write_time
-    if HAS_FIELD:
+    if field is not None:
         common: gl.constexpr = gl.BlockedLayout([1, 1, 1, wide], [1, 1, 32 // lanes, lanes],
                                                 [1, 1, WARPS, 1], [3, 2, 1, 0])  # fmt: skip
         twin: gl.constexpr = gl.BlockedLayout([1, 1, wide], [1, 32 // (2 * few), 2 * few],
@@ -215,8 +218,10 @@ def segment_states(
         row_factors = axis_of(1, 16, twin) * 32 + axis_of(2, 32, twin)
         buffers_field = gl.allocate_shared_memory(low, [DEPTH, 1, 1, 16, WIDTH], wide_shared)
         buffers_factors = gl.allocate_shared_memory(low, [DEPTH, 1, 16, 32], twin_shared)
-    if HAS_MASK:
+    of_mask = None
+    if mask is not None:
         mask += b * mask_batch + first_variable * mask_variable
+        of_mask = Rows(mask, mask_variable, mask_time)
     by_state: gl.constexpr = gl.SliceLayout(1, pair)
     state = gl.zeros([WARPS, 16, WIDTH], gl.float32, mma)
     # How a state moves over all chunks between this one and the end.
@@ -226,12 +231,12 @@ def segment_states(
     buffers_wh = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
     buffers_wv = gl.allocate_shared_memory(low, [DEPTH, BLOCK, 16, 16], thin_shared)
     if low == gl.bfloat16:
-        tables_bf16 += first_table * BF16_TABLES
+        tables += first_table * BF16_TABLES
         lines: gl.constexpr = gl.SwizzledSharedLayout(8, 1, 1, [1, 0])
         buffers_pairs = gl.allocate_shared_memory(low, [DEPTH, 2, 256], lines)
         buffers_single = gl.allocate_shared_memory(low, [DEPTH, 1, 256], lines)
     else:
-        tables += first_table * (21 * 256)
+        tables += first_table * F32_TABLES
         buffers_tables = gl.allocate_shared_memory(low, [DEPTH, 8, 16, 16], table_shared)
     buffers_over = gl.allocate_shared_memory(gl.float32, [DEPTH, 4, 16], plain_shared)
     first_chunk = (segment * per_segment).to(gl.int32)
@@ -243,13 +248,11 @@ def segment_states(
             ahead = first_chunk + visit + (DEPTH - 1)
         t_ahead = ahead * 16
         ahead_times = time - ahead * 16
-        now = mask
-        if HAS_MASK:
-            now = mask + offset_i64(t_ahead, mask_time)
-        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now,
-                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
-        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now,
-                             mask_variable, mask_time, HAS_MASK)  # fmt: skip
+        now = of_mask
+        if of_mask is not None:
+            now = at_time(of_mask, t_ahead)
+        keep_rows = to_fetch(v_rows, t_rows, left_variables, ahead_times, now)
+        keep_thin = to_fetch(v_thin, t_thin, left_variables, ahead_times, now)
         slot = (visit + (DEPTH - 1)) % DEPTH
         if visit + (DEPTH - 1) < count:
             copy(buffers_x.index(slot), x + offset_i64(t_ahead, x_time) + row_x, mask=keep_rows)
@@ -260,7 +263,7 @@ def segment_states(
                 place: gl.constexpr = FROM_START if ADJOINT else TO_END_UNHELD
                 pairs: gl.constexpr = line_of_pairs(place)
                 single: gl.constexpr = line_of_singles(place)
-                source = tables_bf16 + ahead * BF16_TABLES
+                source = tables + ahead * BF16_TABLES
                 fetch_lines(buffers_pairs.index(slot), source + pairs * 256, 0, ahead, WARPS)
                 fetch_lines(buffers_single.index(slot), source + single * 256, 0, ahead, WARPS)
             else:
@@ -270,9 +273,9 @@ def segment_states(
                 many: gl.constexpr = gl.BlockedLayout([1, 1, 4], [1, 8, 4], [WARPS, 1, 1],
                                                       [2, 1, 0])  # fmt: skip
                 tile = axis_of(0, 8, many) * 256 + axis_of(1, 16, many) * 16 + axis_of(2, 16, many)
-                copy(buffers_tables.index(slot), tables + ahead * (21 * 256) + (tile + FIRST * 256))
+                copy(buffers_tables.index(slot), tables + ahead * F32_TABLES + (tile + FIRST * 256))
             fetch_over(buffers_over.index(slot), over_chunks, ahead, WARPS)
-            if HAS_FIELD:
+            if field is not None:
                 copy(buffers_field.index(slot), field + offset_i64(t_ahead, field_time) + row_field,
                      mask=t_common < ahead_times)  # fmt: skip
                 copy(buffers_factors.index(slot), factors + ahead * (6 * 512) + row_factors)
@@ -318,7 +321,7 @@ def segment_states(
             signal = gl.convert_layout(_for_both(buffers_x.index(slot), over_times, BLOCK, WIDTH),
                                        right)  # fmt: skip
             state = multiply(to_end, operand(signal), state)
-            if HAS_FIELD:
+            if field is not None:
                 to_h, to_v = _pair_of_factors(buffers_factors.index(slot), BLOCK, pair)
                 to_end = _led_on(to_v, to_h, beyond, ADJOINT, BLOCK, pair, left)
                 psi = _for_both(buffers_field.index(slot), over_times, BLOCK, WIDTH)

@@ -422,16 +422,10 @@ def sums_gradient_kernel(
 class Tables(NamedTuple):
     """Of `fill_tables`."""
 
-    float32: Tensor | None
-    bf16: Tensor | None
+    of_chunks: Tensor
     over_chunks: Tensor
     over_segments: Tensor | None
     factors: Tensor | None
-
-    @property
-    def of_chunks(self) -> tuple[Tensor | None, ...]:
-        """What all kernels take."""
-        return self.float32, self.bf16, self.over_chunks
 
 
 def fill_tables(
@@ -444,11 +438,10 @@ def fill_tables(
 ) -> Tables:
     """Tables of all chunks. held: whether writing times in those of bfloat16 are."""
     lines = (plan.batch, plan.heads, plan.chunks)
-    float32 = bf16 = over_segments = factors = None
-    if low == torch.bfloat16:
-        bf16 = step.new_empty(*lines, BF16_TABLES, dtype=low)
-    else:
-        float32 = step.new_empty(*lines, 3 * TABLES, CHUNK, MOST_STATES)
+    over_segments = factors = None
+    is_bf16 = low == torch.bfloat16
+    size = (BF16_TABLES,) if is_bf16 else (3 * TABLES, CHUNK, MOST_STATES)
+    tables = step.new_empty(*lines, *size, dtype=low)
     over_chunks = step.new_empty(*lines, 4, MOST_STATES)
     if plan.segments > 1:
         over_segments = step.new_empty(*lines[:2], plan.segments, 3, MOST_STATES)
@@ -456,13 +449,14 @@ def fill_tables(
         field_write = field_write.flatten(2)
         factors = step.new_empty(*lines, 6, CHUNK, 32, dtype=low)
     launch(fill_tables_kernel, (plan.batch * plan.heads * plan.chunks,))(
-        step, *rates, field_write, float32, bf16, over_chunks, over_segments, factors,
+        step, *rates, field_write, None if is_bf16 else tables, tables if is_bf16 else None,
+        over_chunks, over_segments, factors,
         plan.time, plan.heads, plan.chunks, plan.chunks_per_segment, direction(plan.reverse),
         *step.stride()[:2], *((0, 0) if field_write is None else field_write.stride()[:2]),
-        int(held), STATES=plan.states, PADDED=MOST_STATES, IS_BF16=bf16 is not None,
+        int(held), STATES=plan.states, PADDED=MOST_STATES, IS_BF16=is_bf16,
         HAS_SEGMENTS=over_segments is not None, HAS_FIELD=factors is not None, num_warps=4,
     )  # fmt: skip
-    return Tables(float32, bf16, over_chunks, over_segments, factors)
+    return Tables(tables, over_chunks, over_segments, factors)
 
 
 def step_gradients(

@@ -1,5 +1,7 @@
 """Tiles in registers: what a program works on, layouts, packed arithmetic, states by eights."""
 
+from typing import Any, NamedTuple
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2
@@ -7,6 +9,43 @@ from triton.experimental.gluon.language.nvidia.ampere import mma_v2
 # Of these a kernel gains nothing by knowing that they are 1 or a multiple of 16: so it is not
 # compiled once more for it.
 SIZES = ("variables", "chunks", "per_segment", "heads", "batch")
+
+
+class Tile(NamedTuple):
+    """How large a program is, known when it is compiled."""
+
+    BLOCK: Any
+    WIDTH: Any
+    STATES: Any
+
+
+class Rows(NamedTuple):
+    """Where the rows [variable, time] of a tensor lie: a program's first, and their strides."""
+
+    first: Any
+    variable: Any
+    time: Any
+
+
+class Segment(NamedTuple):
+    """The chunks of a program, of all that there are, and what else there is."""
+
+    first_chunk: Any
+    last_chunk: Any
+    chunks: Any
+    segments: Any
+    time: Any
+    channels: Any
+    variables: Any  # from the program's first on
+
+
+class Halves(NamedTuple):
+    """The h and v parts of the first eight states, and of the others."""
+
+    h: Any
+    v: Any
+    other_h: Any
+    other_v: Any
 
 
 @gluon.jit
@@ -29,12 +68,17 @@ def program_of(variables, heads, batch, head_size, BLOCK: gl.constexpr, WIDTH: g
 
 
 @gluon.jit
-def to_fetch(v, t, variables, times, mask, variable_stride, time_stride,
-             HAS_MASK: gl.constexpr):  # fmt: skip
+def at_time(rows, t):
+    """The same rows from a time on."""
+    return Rows(rows.first + offset_i64(t, rows.time), rows.variable, rows.time)
+
+
+@gluon.jit
+def to_fetch(v, t, variables, times, mask):
     """Which rows of a block of variables and a chunk exist, and were observed."""
     keep = (t < times) & (v < variables)
-    if HAS_MASK:
-        at = mask + (v * variable_stride + t * time_stride)
+    if mask is not None:
+        at = mask.first + (v * mask.variable + t * mask.time)
         keep = keep & (gl.load(at, mask=keep, other=0) != 0)
     return keep
 
@@ -327,16 +371,17 @@ def parts_eight(both, BLOCK: gl.constexpr, WIDTH: gl.constexpr, part: gl.constex
 
 
 @gluon.jit
-def load_halves(source, channels, segments, variables, BLOCK: gl.constexpr, WIDTH: gl.constexpr,
-                STATES: gl.constexpr):  # fmt: skip
-    """Of [V, segment, 2, N, D] the h and v parts of the first eight states, and of the others."""
-    part: gl.constexpr = whole_part_layout(BLOCK, WIDTH)
-    v = axis_of(0, BLOCK, part)
-    at = v * (segments * 2 * STATES * channels) + axis_of(1, 8, part) * channels
-    at = source + (at + axis_of(2, WIDTH, part))
-    inside = v < variables
+def load_halves(source, segment, tile):
+    """From [V, segment, 2, N, D]."""
+    part: gl.constexpr = whole_part_layout(tile.BLOCK, tile.WIDTH)
+    STATES: gl.constexpr = tile.STATES
+    channels = segment.channels
+    v = axis_of(0, tile.BLOCK, part)
+    at = v * (segment.segments * 2 * STATES * channels) + axis_of(1, 8, part) * channels
+    at = source + (at + axis_of(2, tile.WIDTH, part))
+    inside = v < segment.variables
     others = inside if STATES > 8 else v < 0
-    return (
+    return Halves(
         gl.load(at, mask=inside, other=0.0),
         gl.load(at + STATES * channels, mask=inside, other=0.0),
         gl.load(at + 8 * channels, mask=others, other=0.0),
