@@ -338,7 +338,7 @@ def test_names_keep_their_leading_zeros_and_readings_are_numbers(tmp_path):
 def test_variables_that_are_found_by_name_keep_their_leading_zeros(header, tmp_path):
     panel = panel_of(tmp_path, f"{header}\n1,001,5\n1,010,6\n2,001,7\n2,010,8\n")
     assert panel.variables == ("001", "010")
-    with pytest.raises(DataError, match="names nothing"):
+    with pytest.raises(DataError, match="is empty"):
         panel_of(tmp_path, f"{header}\n1,001,5\n2,,6\n3,001,7\n")
 
 

@@ -68,7 +68,7 @@ def test_a_long_frame_with_a_column_too_many_is_refused():
 
 def test_a_group_or_variable_without_a_name_is_refused():
     frame = pd.DataFrame({"plant": ["a", None], "time": [1, 2], "x": [1.0, 1.0]})
-    with pytest.raises(DataError, match="Row 1 of column 'plant' names nothing"):
+    with pytest.raises(DataError, match="Row 1 of column 'plant' is empty"):
         read_panel(frame, group="plant")
 
 

@@ -336,7 +336,7 @@ def test_a_gap_has_no_row_in_the_scores():
 
 def test_a_single_time_stamp_has_no_future_unless_the_step_is_given():
     panel = read_panel(pd.DataFrame({"time": TIMES[:1], "x": [1.0]}))
-    with pytest.raises(DataError, match="does not tell the step"):
+    with pytest.raises(DataError, match="single time stamp"):
         write_forecast(panel, {"": counting_forecast(panel, 2)})
     hourly = Frequency(3_600_000_000_000, "nanoseconds")
     result = write_forecast(panel, {"": counting_forecast(panel, 2)}, frequency=hourly)

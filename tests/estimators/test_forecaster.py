@@ -640,7 +640,7 @@ def test_a_group_with_gaps_is_forecast_at_the_step_of_fit(daily, tmp_path):
     assert list(ahead) == list(pd.date_range(quarters[-1], periods=7, freq="15min")[1:])
 
 
-@pytest.mark.filterwarnings("ignore:Time stamps")
+@pytest.mark.filterwarnings("ignore:The time stamps are .* apart")
 @settings(max_examples=25, deadline=None)
 @given(
     days=st.sets(st.integers(0, 28), min_size=1, max_size=8),

@@ -11,7 +11,7 @@ def test_accuracy_is_the_share_of_right_classes():
 
 
 def test_what_has_no_accuracy_is_refused():
-    with pytest.raises(ShapeError, match="one class a case"):
+    with pytest.raises(ShapeError, match="one class for each case"):
         accuracy(["a"], ["a", "b"])
     with pytest.raises(DataError, match="not a single case"):
         accuracy([], [])

@@ -20,7 +20,7 @@ class Several(argparse.Action):
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Every verb can be told its arguments by a file."""
+    """Every verb takes its arguments from a file, too."""
     parser.add_argument(
         "--config",
         type=Path,

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         else:
             put_table(add_column(steps, "anomaly", alarms), arguments.out)
     print(
-        f"{alarms.sum()} of {len(alarms)} time steps lie above the threshold "
+        f"{alarms.sum()} of {len(alarms)} time steps raise an alarm: their score is above "
         f"{model.threshold_:.3g}",
         file=sys.stderr,
     )

@@ -27,12 +27,12 @@ def run(arguments: argparse.Namespace) -> None:
     console = open_console()
     console.print(
         f"orderless {__version__}, Python {platform.python_version()}, torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads",
+        f"threads {torch.get_num_threads()}",
         highlight=False,
     )
     for device in _devices():
         console.print(f"\n{device}: {_describe(device)}", style="bold", highlight=False)
-        table = Table("call", "op", "form", "verdict", "reason")
+        table = Table("call", "operator", "form", "verdict", "reason")
         for name, facts in _typical_calls(device).items():
             for verdict in VI_SCAN.explain(facts):
                 table.add_row(

@@ -42,7 +42,7 @@ def name_unseen(
 
 
 def name_unseen_groups(arguments: argparse.Namespace, panel: "Panel", model: Any) -> None:
-    """Say which groups are new to a detector: it cannot tell whether all of one has moved."""
+    """Say which groups are new to a detector: whether all of one has moved is unknown."""
     from orderless.data.groups import key_of, match_groups
 
     if model.transform_.centers is None or panel.form.group is None:

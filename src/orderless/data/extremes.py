@@ -54,8 +54,8 @@ def find_erratic(system: Scaled, end: int) -> np.ndarray:
     known = np.isfinite(ratio) & ~system.constant
     if not known.any():
         return nothing
-    usual = max(1.0, float(np.median(ratio[known])))
-    erratic = known & (after > ERRATIC_CHANGE) & (ratio > ERRATIC_RATIO * usual)
+    typical = max(1.0, float(np.median(ratio[known])))
+    erratic = known & (after > ERRATIC_CHANGE) & (ratio > ERRATIC_RATIO * typical)
     return erratic if 2 * erratic.sum() <= len(erratic) else nothing
 
 
@@ -69,7 +69,7 @@ def _warn(systems: Sequence[Scaled], erratic: Sequence[np.ndarray], stacklevel: 
         for row in np.flatnonzero(wild | rare).tolist():
             name = system.names[row]
             if wild[row]:
-                said.append(f"{name} is erratic at the end, which is left out")
+                said.append(f"{name} is erratic at the end of the data, which is left out")
                 continue
             places = np.flatnonzero(far[row]).tolist()
             most = np.abs(system.values[row, places]).max()
@@ -77,13 +77,13 @@ def _warn(systems: Sequence[Scaled], erratic: Sequence[np.ndarray], stacklevel: 
                 ", ..." if places[MOST_NAMED:] else ""
             )
             said.append(
-                f"{name}: {len(places)} readings up to {most:.0e} standard deviations away (time "
-                f"steps {shown}) are drawn in"
+                f"{name} has {len(places)} up to {most:.0e} standard deviations from its center, "
+                f"at time steps {shown}, which teach no more than a limit"
             )
     if said:
         more = f"; and {len(said) - MOST_NAMED} more" if said[MOST_NAMED:] else ""
         warnings.warn(
-            f"Extreme data in `fit`: {'; '.join(said[:MOST_NAMED])}{more}. Check these sensors.",
+            f"Extreme readings in `fit`: {'; '.join(said[:MOST_NAMED])}{more}. Check them.",
             stacklevel=stacklevel,
         )
 

@@ -19,7 +19,7 @@ TABLES = (".csv", ".tsv", *PARQUET)
 def read_table(path: str | PathLike[str]) -> Any:
     """A polars frame that `read_panel` takes, from a file ending in .csv, .tsv, .parquet or .pq.
 
-    CSV is UTF-8 with a header; commas, semicolons, tabs and bars are told apart by the header. A
+    CSV is UTF-8 with a header; commas, semicolons, tabs and bars are distinguished by the header. A
     column without a name is dropped where it holds nothing, as after a comma at the end of lines;
     a first one, such as an index saved by pandas, is for `read_panel` to judge. Blank lines are
     skipped. A column of whole numbers with leading zeros, such as 007, is text, which `read_panel`

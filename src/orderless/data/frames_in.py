@@ -175,7 +175,7 @@ def _check_labels(labels: list[Hashable]) -> None:
     name, count = Counter(map(str, labels)).most_common(1)[0] if labels else ("", 0)
     if count > 1:
         raise DataError(
-            f"Two columns are called {name!r}. Variables are told apart by name: rename one."
+            f"Two columns are called {name!r}. A variable is known by its name: rename one."
         )
 
 
@@ -198,8 +198,8 @@ def _from_array(label: Hashable, array: np.ndarray, dtype: Any = None) -> Column
     """A column from a NumPy array of any type."""
     if array.ndim != 1:
         raise DataError(
-            f"The column {label!r} has {array.ndim} dimensions instead of one. Give one column a "
-            "variable."
+            f"The column {label!r} has {array.ndim} dimensions instead of one. Give one column "
+            "for each variable."
         )
     kind = array.dtype.kind
     if kind in "biuf":

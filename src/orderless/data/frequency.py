@@ -161,8 +161,8 @@ def regular_grid(times: np.ndarray, frequency: Frequency) -> tuple[np.ndarray, n
         raise DataError(
             f"A step of {frequency} from {times[0]} to {times[-1]} makes {size:,} time stamps, of "
             f"which only {len(times):,} are there; the longest gap follows {times[gap]}. Correct "
-            "the time stamp that is wrong, or tell the parts on both sides of the gap apart with a "
-            "group column."
+            "the time stamp that is wrong, or make what lies before and after the gap two systems "
+            "with a group column."
         )
     grid = frequency._from(np.asarray(times[0]), np.arange(size))
     # A time stamp that is slightly off the grid stays what it was.

@@ -151,8 +151,8 @@ def _codes(column: Column) -> tuple[np.ndarray, list[Any]]:
     values = column.values.fill_nan(None) if column.values.dtype.is_float() else column.values
     if values.null_count():
         raise DataError(
-            f"Row {values.is_null().arg_max()} of {column.where} names nothing: the value is "
-            "missing. Fill it in, or drop the row."
+            f"Row {values.is_null().arg_max()} of {column.where} is empty, so it is not known what "
+            "the row belongs to. Fill it in, or drop the row."
         )
     names = values.unique(maintain_order=True)
     numbers = pl.int_range(len(names), eager=True)
@@ -172,7 +172,7 @@ def _counted(codes: np.ndarray) -> np.ndarray:
 def _find_frequency(
     times: np.ndarray, form: TimeForm, known: Sequence[Frequency], finer: int
 ) -> Frequency | None:
-    """The step that the time stamps tell, or the coarsest known one on which they lie with gaps.
+    """The step that the time stamps show, or the coarsest known one on which they lie with gaps.
 
     A step of their own that is known too stays: a model may have been fitted at several. Nothing
     else is asked, so that a series has the same step alone and beside others.
@@ -203,8 +203,8 @@ def _find_frequency(
         if times_finer > 1 and (is_chance or times_finer <= finer):
             if not is_chance:
                 warnings.warn(
-                    f"Time stamps {own} apart are read, and forecast, at a step of {step}: the "
-                    "model was fitted at that, and they lie on it.",
+                    f"The time stamps are {own} apart, and those of `fit` were {step} apart. They "
+                    f"are read and forecast at {step}, with gaps between them.",
                     stacklevel=_depth(),
                 )
             return step

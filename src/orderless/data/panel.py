@@ -80,8 +80,8 @@ class System:
     variables   a name for each row of `values`, in the order the input had them, no name twice
     times       [time] regular: datetime64[ns] (UTC where a zone was given), timedelta64[ns], int64
                 or float64
-    frequency   the step from one time to the next; None where a single time stamp tells nothing,
-                and nobody else did
+    frequency   the step from one time to the next; None where a single time stamp shows none,
+                and none is known otherwise
     rows        [input row] where each row of the system's input lies in `times`
     input_rows  [input row] the number of that row in the whole input
     row_variables   [input row] which variable each row of a long frame holds; None otherwise

@@ -46,9 +46,9 @@ def read_panel(
             found by name (`unique_id, ds, y`; `item_id, timestamp, target`; `variable, value`) or,
             in a frame of three columns, by type, where the text is neither a clock nor readings.
             Text that differs, but not at one time stamp, is refused: it may be a remark
-    group   the column that tells independent systems apart; nothing couples them
+    group   the column that says which independent system a row is of
     frequencies     known steps, such as those of `fit`, the likeliest first: time stamps that lie
-            on one of them with gaps are read at the coarsest such, where their own rows would tell
+            on one of them with gaps are read at the coarsest such, where their own rows would give
             a coarser one by chance, or one up to `finer` times as long
 
     A panel is given back as it is.
@@ -102,8 +102,7 @@ def read_cases(
     if table is not None:
         if group is None:
             raise DataError(
-                "A frame of cases needs the name of the column that tells the cases apart: pass "
-                "group=."
+                "A frame of cases needs the column that says which case a row is of: pass group=."
             )
         return need("orderless.data.ingest").ingest(table, time, variable, value, group, (), FINER)
     _no_columns(time=time, variable=variable, value=value, group=group)
@@ -140,7 +139,8 @@ def read_labels(labels: Any, cases: int) -> np.ndarray:
         array = np.array(labels, object)  # as they are: NumPy makes text of numbers among text
     if array.ndim != 1 or len(array) != cases:
         raise DataError(
-            f"There are {cases} cases, but labels of shape {array.shape}. Give one label a case."
+            f"There are {cases} cases, but labels of shape {array.shape}. Give one label for each "
+            "case."
         )
     missing = np.array([is_missing(one) for one in array.tolist()], bool)
     if missing.any():
@@ -209,7 +209,7 @@ def _is_list_of_arrays(data: Any) -> bool:
     if any(map(_is_frame, data)):
         # As arrays they would lose their names, and with them what tells variables apart.
         raise DataError(
-            "A list of frames cannot be read. Join them to one frame with a column that tells "
-            "them apart, and pass group=."
+            "A list of frames cannot be read. Join them to one frame with a column that says which "
+            "of them a row is from, and pass group=."
         )
     return all(hasattr(one, "__array__") and np.ndim(one) > 0 for one in data)

@@ -94,7 +94,7 @@ def assign_roles(
     if left:
         raise DataError(
             f"A long frame has one column each for time, variable and value, but {left[0].where} "
-            "is none of them. Drop it, or pass group= if it tells independent systems apart."
+            "is none of them. Drop it, or pass group= if it says which system a row is of."
         )
     _check_variables([value_column], table, time_column)
     return Roles(time_column, id_column, value_column, group_column, ())
@@ -167,7 +167,7 @@ def _check_long(text: Column, time: Column, group: Column | None) -> None:
         raise DataError(
             f"The {text.where} may name the variables of a long frame, but no time stamp has two "
             "of them; it may as well be a remark beside each reading. Pass variable= if it names "
-            "variables, group= if it tells independent systems apart, or drop it."
+            "variables, group= if it says which system a row is of, or drop it."
         )
 
 
@@ -242,7 +242,7 @@ def _check_variables(
                 "2026-12-31 23:59, or drop the column."
             )
         raise DataError(
-            f"The {one.where} holds {example} where numbers are needed. Pass group= if it tells "
+            f"The {one.where} holds {example} where numbers are needed. Pass group= if it says "
             "independent systems apart, variable= if it names the variables of a long frame; "
             f"convert it, or drop it.{_decimal_comma(one.text, row)}"
         )

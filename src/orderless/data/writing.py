@@ -46,7 +46,7 @@ def write_forecast(
     origins     for a backtest: for each system the positions in `times` [window] at which the
                 forecast begins; the values are then [window, variable, horizon], and frames get a
                 column "cutoff" with the last time stamp before each origin
-    frequency   the step for systems with a single time stamp, which does not tell one; that of
+    frequency   the step for systems with a single time stamp, which does not show one; that of
                 the other systems where not given. Where none has one either, numbers count on by
                 1, and dates and times raise DataError.
 
@@ -144,8 +144,8 @@ def _following(system: System, at: int, horizon: int, step: Frequency | None) ->
 def _future(frequency: Frequency | None, last: np.generic, horizon: int) -> np.ndarray:
     if frequency is None and last.dtype.kind in "mM":
         raise DataError(
-            f"A single time stamp, {last}, does not tell the step to the next. Give at least two "
-            "rows, or drop the time column."
+            f"A single time stamp, {last}, does not show how far it is to the next. Give at least "
+            "two rows, or drop the time column."
         )
     return (frequency or Frequency(1, "step")).future(last, horizon)
 

@@ -53,7 +53,7 @@ def find_origins(system: System, windows: int, stride: int, horizon: int) -> np.
         raise DataError(
             f"System {system.name} has {length} time steps; {windows} windows of {horizon} steps, "
             f"{stride} apart, need at least {horizon + (windows - 1) * stride + 1}. Use fewer "
-            "windows, or leave it out."
+            "windows, or leave this system out."
         )
     return origins
 
@@ -98,10 +98,10 @@ def warn_empty(systems: Sequence[Scored]) -> None:
     empty = np.concatenate([np.isnan(one.truth).all((1, 2)) for one in systems])
     if empty.any():
         warnings.warn(
-            f"In {empty.sum()} of {len(empty)} windows there is nothing to score: no reading, or "
-            "those of new variables alone that never moved, whose errors have no unit. Where rows "
-            "lie more than a horizon apart, a `stride` of as many time steps as lie between them "
-            "gives each window one.",
+            f"{empty.sum()} of {len(empty)} windows have nothing to score: they hold no reading, "
+            "or only those of new variables that never changed, whose errors have no unit. If rows "
+            "are more than a horizon apart, set `stride` to the number of time steps from one to "
+            "the next.",
             stacklevel=3,
         )
 

@@ -276,7 +276,9 @@ def _check_seed(random_state: Any) -> int:
 def check_ignored(y: Any) -> None:
     """Refuse a column where scikit-learn gives what is ignored."""
     if isinstance(y, str):
-        raise SettingError(f"`fit` has no use for {y!r}. Name what the column is: time={y!r}, say.")
+        raise SettingError(
+            f"`fit` takes no labels, and {y!r} looks like a column. Say which: time={y!r}, perhaps."
+        )
 
 
 def check_count(name: str, value: Any, least: int) -> int:

@@ -71,7 +71,7 @@ SHARED = {
 
 
 def _classifier(facts: dict[str, Check]) -> Check:
-    """Every member tells the classes apart that there are."""
+    """Every member knows the same classes."""
     each = record(facts)
 
     def check(value: Any, where: str) -> None:

@@ -228,10 +228,10 @@ class Forecaster(Estimator):
         where these are too few. After a short history intervals are wider, as much as held-out
         errors grow when all but so many readings are hidden. A variable with nothing observed
         within the context has no forecast: its values are NaN. One that `fit` did not see has no
-        interval after less than 6 time steps: nothing tells how much it varies.
+        interval after less than 6 time steps: how much it varies is unknown.
 
         Time stamps that lie on the step of `fit` with gaps are read at it, where they are few, or a
-        little coarser (then a warning says so), and at the step they tell themselves otherwise.
+        little coarser (then a warning says so), and at their own frequency otherwise.
         """
         self._check_fitted()
         endings = column_endings(level, quantiles)
@@ -401,8 +401,8 @@ class Forecaster(Estimator):
             f"{len(windows.calibration):,} to calibrate; context {self.context_}, horizon "
             f"{self.horizon_}, season {self.season_}",
             *describe_trainings(fitted.outcomes),
-            f"errors    on {len(windows.calibration):,} {seen} windows{some}, which chose nothing; "
-            "the unit is the standard deviation of each variable",
+            f"errors    on {len(windows.calibration):,} {seen} windows{some} that were used "
+            "for nothing else; 1 is the standard deviation of a variable",
             *member_table(
                 {name: (e.mae, e.mse) for name, e in errors.items()}, fitted.weights, ("MAE", "MSE")
             ),

@@ -14,7 +14,7 @@ def find_frequencies(panel: Panel, windows: Tensor) -> tuple[Frequency, ...]:
     """Those of training windows [window, (system, start)], that of most of them first.
 
     Of rows that are only counted there is none. Systems too short for a window have no say: what
-    their few rows tell may be chance.
+    their few rows show may be chance.
     """
     if panel.form.time.only_counts:
         return ()

@@ -70,13 +70,18 @@ def check_member(
             moved, padded = moved[:, order.argsort()], padded[:, :count]
         poisoned = replace(given, values=torch.where(observed, given.values, torch.nan))
         return [
-            check("order", "without sorting by name, order changes nothing", moved, ROUNDING_64),
+            check(
+                "order",
+                "the member itself, without sorting by name, is the same in any order",
+                moved,
+                ROUNDING_64,
+            ),
             check(
                 "masked entries", "NaN in a masked entry changes nothing", member(poisoned), EXACT
             ),
             check(
                 "padding",
-                "three variables of padding, full of NaN, change nothing",
+                "three variables of padding that hold NaN change nothing",
                 padded,
                 ROUNDING_64,
             ),

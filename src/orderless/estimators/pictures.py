@@ -149,8 +149,8 @@ def systems_having(panel: Panel, variables: Sequence[str]) -> list[int]:
     ]
     if not numbers:
         raise DataError(
-            f"No system has all of the variables {', '.join(variables)}, and one picture shows one "
-            "system. Draw those of one system. Check --plot-variables."
+            f"No system has all of the variables {', '.join(variables)}, and a picture shows one "
+            "system. Name variables of one system with --plot-variables."
         )
     return numbers
 

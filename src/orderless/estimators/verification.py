@@ -138,7 +138,7 @@ def _dead_variable(estimator: Estimator, panel: Panel, expected: Answers) -> Che
         answers = [one[:-1] for one in answers]
     return Check(
         "dead variable",
-        "a variable without a single value changes nothing for the others",
+        "a variable without any reading changes nothing for the others",
         _worst(estimator, panel, expected, answers),
         ROUNDING_32,
     )
@@ -157,7 +157,7 @@ def _poisoned_gaps(estimator: Estimator, panel: Panel, random: np.random.Generat
     answers = estimator.answers(replace(panel, systems=tuple(poisoned)))
     return Check(
         "masked entries",
-        "what a missing entry holds does not matter, to the bit",
+        "a missing entry may hold anything, to the bit",
         _worst(estimator, gaps, estimator.answers(gaps), answers),
         EXACT,
     )
@@ -196,7 +196,7 @@ def _other_numbers(estimator: Estimator, panel: Panel) -> Check:
         missing = max(missing, float((~np.isfinite(answer) & estimator.asked(one, answer)).mean()))
     return Check(
         "number of variables",
-        "one variable, and twice as many, get answers (share of answers that are missing)",
+        "one variable alone gets an answer, and so do twice as many (error: the missing share)",
         missing,
         EXACT,
     )

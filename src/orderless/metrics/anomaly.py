@@ -1,7 +1,7 @@
 """How well anomalies were found: labels [time] with an alarm [time] or with a score [time].
 
 A *segment* is a run of consecutive labels. Labels without a single anomaly raise `DataError`,
-since nothing could be found. An alarm that never rings scores 0.
+since nothing could be found. A threshold without an alarm scores 0.
 """
 
 from itertools import pairwise
@@ -32,7 +32,7 @@ def point_adjusted_f1(labels: Any, alarm: Any) -> float:
 def point_adjust(labels: np.ndarray, alarm: np.ndarray) -> np.ndarray:
     """The alarm after one hit within a true segment marks the whole segment as found."""
     labels, alarm = labels.astype(bool), alarm.astype(bool)
-    # Segments are numbered from 1; moments outside of them are 0.
+    # Segments are numbered from 1; time steps outside of them are 0.
     begins = np.diff(labels.astype(np.int8), prepend=0) == 1
     number = np.cumsum(begins) * labels
     hit = np.zeros(int(begins.sum()) + 1, bool)

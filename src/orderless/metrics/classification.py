@@ -15,7 +15,7 @@ def accuracy(actual: Any, predicted: Any) -> float:
     actual, predicted = np.asarray(actual), np.asarray(predicted)
     if actual.shape != predicted.shape or actual.ndim != 1:
         raise ShapeError(
-            f"Give one class a case; there are {actual.shape} actual and {predicted.shape} "
+            f"Give one class for each case; there are {actual.shape} actual and {predicted.shape} "
             "predicted ones."
         )
     if not len(actual):

@@ -80,7 +80,8 @@ def mase(
         history = list(whole.reshape(math.prod(whole.shape[:-1]), whole.shape[-1]))
     if len(history) != len(error):
         raise ShapeError(
-            f"There are {len(error)} series to score and {len(history)} histories. Give one each."
+            f"There are {len(error)} series to score and {len(history)} histories. Give one for "
+            "each series."
         )
     number = counts.sum(1)
     scored = np.flatnonzero(number).tolist()

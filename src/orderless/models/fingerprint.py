@@ -1,4 +1,4 @@
-"""What tells a run from others, so that a foreign checkpoint is not continued."""
+"""What identifies a run, so that the checkpoint of another is not continued."""
 
 import hashlib
 import json

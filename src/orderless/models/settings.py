@@ -18,7 +18,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 def build_network_config(
     preset: str, context: int, changes: Mapping[str, Any] | None, **defaults: Any
 ) -> NetworkConfig:
-    """The preset for this look-back; `defaults` are the task's, `changes` the user's."""
+    """The preset for this context; `defaults` are the task's, `changes` the user's."""
     if not isinstance(preset, str) or preset not in PRESETS:
         raise SettingError(f"`preset` is {preset!r}; choose one of {', '.join(PRESETS)}.")
     changes = _checked("network", changes, NetworkConfig)

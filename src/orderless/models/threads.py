@@ -12,7 +12,7 @@ ROWS_PER_THREAD = 128
 
 @contextmanager
 def threads_for(rows: int) -> Iterator[None]:
-    """At most one thread for each 128 look-backs of one variable that are worked on together.
+    """At most one thread for each 128 contexts of one variable that are worked on together.
 
     After every operation the threads wait for the slowest. The operations of a small network are
     over before that pays; on a machine that others use too, it costs many times the work.

@@ -59,7 +59,7 @@ class ForecastingNetwork(nn.Module):
         if min(context, horizon) < 1:
             raise SettingError(f"context={context} and horizon={horizon} must be at least 1.")
         if any(not 0 < q < 1 for q in quantiles) or list(quantiles) != sorted(set(quantiles)):
-            raise SettingError(f"quantiles={tuple(quantiles)} must rise, within (0, 1).")
+            raise SettingError(f"quantiles={tuple(quantiles)} must rise, each between 0 and 1.")
         self.config, self.context, self.horizon = config, context, horizon
         self.quantiles = tuple(quantiles)
         self.linear = None

@@ -25,7 +25,7 @@ UNKNOWN = "0" * 64
 
 
 def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-    """Write the state of a run; a crash at any moment leaves the old or the new one."""
+    """Write the state of a run; a crash at any time leaves the old or the new one."""
     # Copies, since weights that layers share have one memory, which safetensors refuses to write.
     whole = {
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()

@@ -1,4 +1,4 @@
-"""Everything a training run can be told, in one frozen record."""
+"""Every setting of a training run, in one frozen record."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path

@@ -53,7 +53,7 @@ class Task(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Tells this data and network from others: a foreign checkpoint is not continued.
+        """Identifies this data and network: a checkpoint of others is not continued.
 
         Only read where there is a checkpoint: digesting the data takes time.
         """

@@ -15,7 +15,7 @@ from torch import Tensor, distributed, nn
 from orderless.errors import DtypeError
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR")
-"""What `torchrun` and its like tell each process."""
+"""What `torchrun` and its like set for each process."""
 
 
 @dataclass(frozen=True)

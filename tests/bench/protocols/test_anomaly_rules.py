@@ -3,7 +3,7 @@ import pytest
 
 from orderless.bench.protocols.anomaly_rules import (
     choose_threshold,
-    counted_moments,
+    counted_time_steps,
     fair_scores,
     paper_scores,
     scale_by_training_rows,
@@ -48,7 +48,7 @@ def test_the_threshold_of_the_paper_does():
 
 
 def test_the_paper_counts_a_moment_once_for_each_window_that_holds_it():
-    counted = counted_moments(np.arange(250), stride=1)
+    counted = counted_time_steps(np.arange(250), stride=1)
     assert len(counted) == 151 * 100
     assert counted[:3].tolist() == [0, 1, 2]
     assert counted[100:103].tolist() == [1, 2, 3]
@@ -57,7 +57,7 @@ def test_the_paper_counts_a_moment_once_for_each_window_that_holds_it():
 
 
 def test_the_paper_drops_what_is_left_after_the_last_window():
-    counted = counted_moments(np.arange(250), stride=100)
+    counted = counted_time_steps(np.arange(250), stride=100)
     np.testing.assert_array_equal(counted, np.arange(200))
 
 

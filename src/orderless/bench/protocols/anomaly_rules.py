@@ -61,7 +61,7 @@ def precision_and_recall(labels: np.ndarray, alarm: np.ndarray) -> tuple[float, 
     return hits / max(int(alarm.sum()), 1), hits / max(int(labels.sum()), 1)
 
 
-def counted_moments(values: np.ndarray, stride: int) -> np.ndarray:
+def counted_time_steps(values: np.ndarray, stride: int) -> np.ndarray:
     """Values [time] as the published code counts them: one window after the other (paper).
 
     Windows that overlap are not merged: with a stride of 1 a time step counts up to 100 times, and
@@ -80,7 +80,7 @@ def paper_scores(
 ) -> dict[str, float]:
     """Point-adjusted precision, recall and F1 with the transductive threshold, in percent."""
     labels, training_scores, test_scores = (
-        counted_moments(values, stride) for values in (labels, training_scores, test_scores)
+        counted_time_steps(values, stride) for values in (labels, training_scores, test_scores)
     )
     threshold = choose_threshold(training_scores, test_scores, share, PAPER)
     adjusted = point_adjust(labels, test_scores > threshold)

@@ -92,8 +92,8 @@ def cut_forecasting_windows(
     for purpose, windows in parts.items():
         if not _any_target(panel, windows, context, horizon):
             raise DataError(
-                f"Not a single value is observed in the part of the data that is there to "
-                f"{purpose}. Cut off what comes before the first and after the last readings."
+                f"No value is observed in the part of the data that is used to {purpose}. Cut off "
+                "what comes before the first and after the last readings."
             )
     most = min(MOST_HELD_OUT, MOST_ROWS_HELD_OUT // min(panel.widest, POOLED))
     return ForecastingWindows(
