@@ -4,8 +4,15 @@ import pytest
 import torch
 from nn_cases import drawn
 
-from orderless.nn import FactorForecast, FactorStatistics, fit_factor_forecasts
-from orderless.nn.factor_ridge import company_size
+from orderless.nn import (
+    FactorForecast,
+    FactorStatistics,
+    ScoreStatistics,
+    fit_dynamics,
+    fit_factor_forecasts,
+)
+from orderless.nn.factor_fit import _tame
+from orderless.nn.factor_ridge import KINDS
 from orderless.ops.factors import MOST, Loadings
 
 CONTEXT, HORIZON = 12, 3
@@ -23,33 +30,44 @@ def forecast(blocks=4, seed=0, center="mean"):
     linear = FactorForecast(CONTEXT, HORIZON, blocks=blocks, center=center).double()
     for parameter in linear.parameters():
         parameter.data.normal_(generator=generator)
+    linear.dynamics.data /= 100
     return linear.requires_grad_(False)
 
 
 def test_sums_over_windows_are_those_of_the_dense_problem():
     x, members, observed = drawn((20, 6, CONTEXT), 0)
-    y, _, asked = drawn((20, 6, HORIZON), 1)
-    asked = torch.ones_like(asked)
-    own = drawn((HORIZON, CONTEXT), 2)[0]
+    y = drawn((20, 6, HORIZON), 1)[0]
+    own, company, course = (
+        drawn(size, 2)[0]
+        for size in ((HORIZON, CONTEXT), (HORIZON, 6 * CONTEXT), (HORIZON, KINDS * 5))
+    )
     linear, given = forecast(), loadings(20, 6)
     statistics = FactorStatistics(linear)
-    statistics.update(x, y, given, observed, asked, members)
-    found = statistics.moments(own, 4)
-    regressors = linear.regressors(x, given, observed, members)
-    there = regressors.there
-    company = regressors.company[there]
-    left = (y - regressors.center - regressors.own @ own.mT)[there]
-    torch.testing.assert_close(found.gram, company.mT @ company)
-    torch.testing.assert_close(found.cross, company.mT @ left)
+    statistics.update(x, y, given, observed, torch.ones_like(y, dtype=torch.bool), members)
+    found = statistics.problem(own, 4, drifts=True).left_over(company, course)
+    seen = linear.regressors(x, given, observed, members)
+    there = seen.there
+    left = y - seen.center - seen.own @ own.mT - seen.company @ company.mT
+    left = (left - (seen.course * course.mT).sum(-2))[there]
+    rows, ahead = seen.company[there], seen.course[there]
+    torch.testing.assert_close(found.gram, rows.mT @ rows)
+    torch.testing.assert_close(found.cross, rows.mT @ left)
+    torch.testing.assert_close(found.corner, torch.einsum("rnh,rmh->hnm", ahead, ahead))
+    torch.testing.assert_close(found.tip, torch.einsum("rnh,rh->hn", ahead, left))
+    torch.testing.assert_close(found.side, torch.einsum("rnh,rp->hnp", ahead, rows))
 
 
 def test_fewer_blocks_are_a_part_of_the_same_problem():
     x, y = drawn((20, 6, CONTEXT), 0)[0], drawn((20, 6, HORIZON), 1)[0]
     own, given = drawn((HORIZON, CONTEXT), 2)[0], loadings(20, 6)
-    wide, narrow = (FactorStatistics(forecast(blocks)) for blocks in (4, 1))
+    wide, narrow = forecast(4), forecast(1)
+    narrow.load_state_dict(narrow.state_dict() | {k: getattr(wide, k) for k in ("own", "dynamics")})
+    problems = []
     for one in (wide, narrow):
-        one.update(x, y, given)
-    for a, b in zip(wide.moments(own, 1), narrow.moments(own, 1), strict=True):
+        statistics = FactorStatistics(one)
+        statistics.update(x, y, given)
+        problems.append(statistics.problem(own, 1, drifts=False))
+    for a, b in zip(*problems, strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -57,12 +75,12 @@ def test_rows_of_some_variables_and_of_the_others_add_up_to_all():
     x, y = drawn((20, 6, CONTEXT), 0)[0], drawn((20, 6, HORIZON), 1)[0]
     own, given = drawn((HORIZON, CONTEXT), 2)[0], loadings(20, 6)
     order = torch.randperm(6, generator=torch.Generator().manual_seed(0)).expand(20, 6)
-    moments = []
+    problems = []
     for counted in (None, order[:, :2], order[:, 2:]):
         statistics = FactorStatistics(forecast())
         statistics.update(x, y, given, counted=counted)
-        moments.append(statistics.moments(own, 4))
-    for whole, some, others in zip(*moments, strict=True):
+        problems.append(statistics.problem(own, 4, drifts=True))
+    for whole, some, others in zip(*problems, strict=True):
         torch.testing.assert_close(some + others, whole)
 
 
@@ -122,6 +140,45 @@ def test_each_variable_but_itself_is_in_its_field():
     torch.testing.assert_close(one, changed)
 
 
+@pytest.mark.parametrize("lag", [1, 5])
+def test_dynamics_are_found_with_few_terms(lag):
+    generator = torch.Generator().manual_seed(0)
+    series = torch.randn(3000, generator=generator, dtype=torch.float64)
+    for t in range(lag, 3000):
+        series[t] = 0.9 * series[t - lag] + 0.3 * series[t]
+    linear = FactorForecast(CONTEXT, HORIZON, blocks=1).double()
+    given = loadings(1, 2)
+    given = given._replace(
+        gains=torch.cat((torch.ones(1, 2, 1), torch.zeros(1, 2, 7)), -1).double()
+    )
+    parts = []
+    for third in series.chunk(3):
+        statistics = ScoreStatistics(linear)
+        for row in third.unfold(0, CONTEXT, 1).split(100):
+            x = row.unsqueeze(1).expand(-1, 2, -1)
+            statistics.update(
+                x, Loadings(*(part.expand(len(row), *part.shape[1:]) for part in given))
+            )
+        parts.append(statistics)
+    a, b, c = parts
+    found = fit_dynamics(a + b + c, [(a + b, c), (b + c, a)])
+    assert (found[1, 1] != 0).sum() < 8
+    assert found[1, 1, -lag] == pytest.approx(0.9, abs=0.05)
+    assert not found[2:].any()
+
+
+def test_dynamics_never_grow_without_bound():
+    dynamics = torch.zeros(2, 2, CONTEXT - 1, dtype=torch.float64)
+    dynamics[0, 0, -1], dynamics[1, 0, -3], dynamics[1, 1, -2] = 1.4, 5.0, -1.2
+    tame = _tame(dynamics)
+    state = torch.ones(2, CONTEXT - 1, dtype=torch.float64)
+    for _ in range(500):
+        following = torch.einsum("ijt,jt->i", tame, state)
+        state = torch.cat((state[:, 1:], following[:, None]), 1)
+    assert state.abs().max() < 1000
+    assert torch.equal(_tame(dynamics / 10), dynamics / 10)
+
+
 def windows(count, seed, sign):
     """What follows is the own last value and twice the hidden common one, seen by all."""
     generator = torch.Generator().manual_seed(seed)
@@ -141,7 +198,9 @@ def fitted(sign, blocks):
         x, y = windows(400, seed, sign)
         one = torch.ones(400, 10, dtype=torch.float64)
         given = Loadings(gains.expand(400, -1, -1), 0 * one, one, one)
-        statistics.append(FactorStatistics(FactorForecast(CONTEXT, HORIZON, blocks=blocks)))
+        statistics.append(
+            FactorStatistics(FactorForecast(CONTEXT, HORIZON, blocks=blocks).double())
+        )
         statistics[-1].update(x, y, given)
     a, b, c, d = statistics
     return fit_factor_forecasts(own, a + b, [(a, c), (b, d)])[0]
@@ -165,7 +224,7 @@ def test_noise_is_given_no_weights():
     given = loadings(300, 6)
     parts = []
     for begin in (0, 100, 200):
-        one = FactorStatistics(FactorForecast(CONTEXT, HORIZON, blocks=2))
+        one = FactorStatistics(FactorForecast(CONTEXT, HORIZON, blocks=2).double())
         span = slice(begin, begin + 100)
         one.update(x[span], y[span] + x[span].mean(-1, keepdim=True), loadings(100, 6))
         parts.append(one)
@@ -174,4 +233,4 @@ def test_noise_is_given_no_weights():
     found = fit_factor_forecasts(own, a + b + c, [(a + b, c), (a + c, b), (b + c, a)])
     assert given.gains.shape[-1] == MOST
     assert not found[0].company.any()
-    assert found[0].company.shape == (HORIZON, company_size(CONTEXT, found[0].blocks))
+    assert not found[0].course.any()

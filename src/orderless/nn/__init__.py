@@ -2,8 +2,9 @@
 
 from orderless.nn.classification import ClassificationNetwork
 from orderless.nn.config import PRESETS, NetworkConfig, default, paper, tiny
-from orderless.nn.factor_fit import fit_factor_forecasts
-from orderless.nn.factor_ridge import FactorForecast, FactorStatistics
+from orderless.nn.factor_fit import fit_dynamics, fit_factor_forecasts
+from orderless.nn.factor_ridge import FactorForecast
+from orderless.nn.factor_statistics import FactorStatistics, ScoreStatistics
 from orderless.nn.forecasting import Forecast, ForecastingNetwork
 from orderless.nn.network import Features, VI2DMamba
 from orderless.nn.reconstruction import ReconstructionNetwork
@@ -23,8 +24,10 @@ __all__ = [
     "NetworkConfig",
     "ReconstructionNetwork",
     "RidgeStatistics",
+    "ScoreStatistics",
     "VI2DMamba",
     "default",
+    "fit_dynamics",
     "fit_factor_forecasts",
     "paper",
     "tiny",

@@ -1,14 +1,98 @@
-"""Weights of the factor ridge, in closed form and in stages, from statistics of windows."""
+"""Weights of the factor ridge, in closed form and in stages, from statistics of windows.
+
+There are few independent times to learn from, however many variables: what is common is one series.
+So its dynamics have few terms, and of weights, too, few are sought first.
+"""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from orderless.nn.factor_ridge import FactorForecast, FactorStatistics, company_size
+from orderless.nn.factor_ridge import FactorForecast
+from orderless.nn.factor_statistics import FactorStatistics, Problem, ScoreStatistics
 from orderless.nn.ridge import PENALTIES, Moments, cross_fit
 
+MOST_TERMS = 24
+"""Of the autoregression of a factor."""
+INDEPENDENT = 1e-4
+"""Share of the variance of a term that the others must leave over for it to count."""
+Weights = tuple[Tensor, Tensor]
+"""Of company [horizon, regressor] and of the course [horizon, number]."""
 
+
+@torch.no_grad()
+def fit_dynamics(
+    final: ScoreStatistics, folds: Sequence[tuple[ScoreStatistics, ScoreStatistics]]
+) -> Tensor:
+    """The autoregression of scores, [factor, factor, recent - 1], the latest time last.
+
+    Of the mean by itself and all factors, of each factor by all factors. Terms are taken one after
+    the other, each time the one that explains most; as many as make the least error on what folds
+    hold out.
+    """
+    count, recent = final.gram.shape[:2]
+    dynamics = final.gram.new_zeros(count, count, recent - 1)
+    if recent < 2:
+        return dynamics.float()
+    for factor in range(count):
+        by = slice(min(factor, 1), count)
+        problems = [_next_score(one, factor, by) for one, _ in folds]
+        tests = [_next_score(one, factor, by) for _, one in folds]
+        losses = torch.stack(
+            [
+                torch.stack([w @ (test.gram @ w - 2 * test.cross) for w in _term_by_term(problem)])
+                for problem, test in zip(problems, tests, strict=True)
+            ]
+        ).sum(0)
+        terms = int(losses.argmin())
+        weights = _term_by_term(_next_score(final, factor, by))[terms]
+        dynamics[factor, by] = weights.unflatten(0, (-1, recent - 1))
+    return _tame(dynamics).float()
+
+
+def _tame(dynamics: Tensor) -> Tensor:
+    """The same, with the eigenvalues drawn into the unit circle in proportion if any is beyond."""
+    count, _, lags = dynamics.shape
+    companion = torch.diag(dynamics.new_ones(count * (lags - 1)), -count)
+    companion[:count] = dynamics.flip(2).transpose(1, 2).flatten(1)
+    radius = float(torch.linalg.eigvals(companion).abs().max())
+    ages = torch.arange(lags, 0, -1, dtype=dynamics.dtype, device=dynamics.device)
+    return dynamics * min(1.0, 1 / max(radius, 1e-300)) ** ages
+
+
+def _next_score(statistics: ScoreStatistics, factor: int, by: slice) -> Moments:
+    """The problem of forecasting a score by those of some factors before it."""
+    gram = statistics.gram
+    before = gram[by, :-1].flatten(0, 1)
+    return Moments(before[:, by, :-1].flatten(1), before[:, factor, -1])
+
+
+def _term_by_term(problem: Moments) -> list[Tensor]:
+    """Weights with no term, with one, and so on up to `MOST_TERMS`, or all that are independent."""
+    gram, cross = problem
+    size = gram.diagonal().clone()
+    found, terms = [torch.zeros_like(cross)], []
+    rows = gram.new_zeros(MOST_TERMS, len(cross))  # of the Cholesky factor
+    rest, left = cross.clone(), size.clone()
+    while len(found) <= MOST_TERMS:
+        gain = torch.where(left > INDEPENDENT * size, rest.square() / left, 0.0)
+        best = int(gain.argmax())
+        if len(terms) == MOST_TERMS or not gain[best] > 0:
+            found.append(found[-1])
+            continue
+        number = len(terms)
+        rows[number] = (gram[best] - rows[:number, best] @ rows[:number]) / left[best].sqrt()
+        rest = rest - rows[number] * (rest[best] / left[best].sqrt())
+        left = left - rows[number].square()
+        terms.append(best)
+        weights = torch.zeros_like(cross)
+        weights[terms] = torch.linalg.solve(gram[terms][:, terms], cross[terms])
+        found.append(weights)
+    return found
+
+
+@torch.no_grad()
 def fit_factor_forecasts(
     own: Sequence[Tensor],
     final: FactorStatistics,
@@ -19,181 +103,136 @@ def fit_factor_forecasts(
 
     own: weights of the own history [horizon, context], of `final` and for each fold.
 
-    There are few independent times to learn from, however many variables, so weights are first
-    sought among few: fields are continued by an autoregression, and for each step ahead it is found
-    how much of that is of use; what a variable has of its own, its history without fields, is
-    forecast from many variables. What this leaves over is forecast by a ridge on everything.
-    The number of blocks is that with the least squared error on what folds hold out, but there are
-    no more than folds agree on: a further block has to be better by more than the standard error
-    over folds. So have the levels of fields, which tell where all variables are in all that was.
+    First the course of blocks is weighed, and what a variable has of its own, its history without
+    fields, which is learned from many variables; what these leave over is forecast by a ridge on
+    everything. The number of blocks is that with the least squared error on what folds hold out,
+    but there are no more than folds agree on: a further block has to be better by more than the
+    standard error over folds. So has the course of levels.
     """
     base = final.forecast
     statistics = [final, *(train for train, _ in folds)]
     held_out = [test for _, test in folds]
-    continued = [
-        _continue(statistics, held_out, block, penalties) for block in range(1 + base.blocks)
-    ]
 
-    def fit(blocks: int, *, absolute: bool) -> tuple[list[Tensor], Tensor]:
-        """Weights for each fit, and their excess [fold]."""
-        directions = (
-            [
-                _continuations(own[i], [one[i] for one in continued[: 1 + blocks]])
-                for i in range(len(own))
-            ],
-            [_without_fields(base.recent, blocks).to(own[0].device)] * len(own),
+    def fit(blocks: int, *, drifts: bool) -> tuple[list[Weights], Tensor]:
+        """Weights for each fit, and their excess [fold] over none."""
+        problems, tests = (
+            [one.problem(w, blocks, drifts=drifts) for one, w in zip(each, some, strict=True)]
+            for each, some in ((statistics, own), (held_out, own[1:]))
         )
-        fitted_on = [one.moments(w, blocks) for one, w in zip(statistics, own, strict=True)]
-        scored_on = [one.moments(w, blocks) for one, w in zip(held_out, own[1:], strict=True)]
-        if not absolute:
-            fitted_on, scored_on = (
-                [_relative(m, blocks) for m in each] for each in (fitted_on, scored_on)
-            )
-        found = [torch.zeros_like(one.cross.mT) for one in fitted_on]
-        total = torch.zeros(len(folds), dtype=torch.float64, device=own[0].device)
-        for along in (*directions, *directions, None):
-            rest = [_left_over(one, w) for one, w in zip(fitted_on, found, strict=True)]
-            tests = [_left_over(one, w) for one, w in zip(scored_on, found[1:], strict=True)]
-            more, excess = _fit_along(along, rest, tests, penalties)
-            found = [one + further for one, further in zip(found, more, strict=True)]
-            total = total + excess
-        return found, total
+        without = _without_fields(base.recent, blocks).to(own[0].device)
+        return _fit_stages(problems, tests, without, penalties)
 
-    best = 0, *fit(0, absolute=False)
+    chosen = 0, False, *fit(0, drifts=False)
     for blocks in range(1, 1 + base.blocks):
-        found, excess = fit(blocks, absolute=False)
-        if _is_better(excess, best[2]):
-            best = blocks, found, excess
-    found, excess = fit(best[0], absolute=True)
-    if _is_better(excess, best[2]):
-        best = best[0], found, excess
-    blocks, weights, excess = best
-    if not _is_better(excess, torch.zeros_like(excess)):
-        weights = [torch.zeros_like(one) for one in weights]
+        weights, excess = fit(blocks, drifts=False)
+        if _is_better(excess, chosen[-1]):
+            chosen = blocks, False, weights, excess
+    weights, excess = fit(chosen[0], drifts=True)
+    if _is_better(excess, chosen[-1]):
+        chosen = chosen[0], True, weights, excess
+    blocks, drifts, weights, excess = chosen
+    worth = float(_is_better(excess, torch.zeros_like(excess)))
     each = []
-    for history, company in zip(own, weights, strict=True):
+    for history, (company, course) in zip(own, weights, strict=True):
         one = FactorForecast(base.context, base.horizon, blocks=blocks, center=base.center)
+        if not drifts:
+            course = torch.cat((course, course.new_zeros(len(course), 1 + blocks)), 1)
+        one.load_state_dict(
+            {
+                "own": history,
+                "company": worth * company,
+                "course": worth * course,
+                "dynamics": base.dynamics,
+            }
+        )
         each.append(one.to(history.device).requires_grad_(False))
-        one.load_state_dict({"own": history, "company": company})
     return each
 
 
-def _relative(moments: Moments, blocks: int) -> Moments:
-    """The problem without the levels of fields, which a drift of all variables moves."""
-    kept = torch.ones_like(moments.gram[0])
-    kept[-(1 + blocks) :] = 0.0
-    return Moments(moments.gram * kept * kept[:, None], moments.cross * kept[:, None])
-
-
-def _continue(
-    statistics: Sequence[FactorStatistics],
-    held_out: Sequence[FactorStatistics],
-    block: int,
+def _fit_stages(
+    problems: Sequence[Problem],
+    tests: Sequence[Problem],
+    without: Tensor,
     penalties: Sequence[float],
-) -> list[Tensor]:
-    """What an autoregression makes of the scores of a block, [horizon, recent], for each fit."""
-    problems = [one.next_score(block) for one in statistics]
-    tests = [one.next_score(block) for one in held_out]
-    found, _ = cross_fit(problems[0], list(zip(problems[1:], tests, strict=True)), penalties)
-    maps = []
-    for (weights,) in found:
-        recent = len(weights) + 1
-        history = torch.eye(recent, dtype=weights.dtype, device=weights.device)
-        for _ in range(statistics[0].forecast.horizon):
-            history = torch.cat((history, (weights @ history[-len(weights) :]).unsqueeze(0)))
-        maps.append(history[recent:])
-    return maps
+) -> tuple[list[Weights], Tensor]:
+    """The course and the own part in turn, twice, and then everything."""
+    weights = [(torch.zeros_like(one.cross.mT), torch.zeros_like(one.tip)) for one in problems]
+    total = 0.0
+    for stage in ("course", "own", "course", "own", "all"):
+        rest = [one.left_over(*some) for one, some in zip(problems, weights, strict=True)]
+        left = [one.left_over(*some) for one, some in zip(tests, weights[1:], strict=True)]
+        if stage == "course":
+            found, excess = _fit_course(rest, left, penalties)
+            more = [
+                (torch.zeros_like(one), course)
+                for (one, _), course in zip(weights, found, strict=True)
+            ]
+        else:
+            along = without if stage == "own" else None
+            rows = [_project(one, along) for one in rest]
+            pairs = list(zip(rows[1:], (_project(one, along) for one in left), strict=True))
+            found, excess = cross_fit(rows[0], pairs, penalties)
+            found = [one if along is None else one @ along.mT for one in found]
+            more = [
+                (company, torch.zeros_like(one))
+                for company, (_, one) in zip(found, weights, strict=True)
+            ]
+        weights = [(a + c, b + d) for (a, b), (c, d) in zip(weights, more, strict=True)]
+        total = total + excess
+    return weights, total
 
 
-def _continuations(own: Tensor, continued: Sequence[Tensor]) -> Tensor:
-    """Directions in the weights of company, [horizon, regressor, direction].
-
-    For each block its continuation; the own weights on it, which have seen it already; and levels.
-    """
-    blocks = len(continued) - 1
-    horizon, recent = continued[0].shape
-    own = own[:, -recent:].double()
-    columns = own.new_zeros(horizon, company_size(recent, blocks), 4 * (1 + blocks))
-    level = (2 + blocks) * recent
-    for block, ahead in enumerate(continued):
-        span = slice((1 + block) * recent, (2 + block) * recent)
-        apart, absolute = level + block, level + 1 + blocks + block
-        columns[:, span, 4 * block] = ahead
-        columns[:, absolute, 4 * block] = (ahead.sum(1) - 1) / recent**0.5
-        columns[:, span, 4 * block + 1] = own
-        columns[:, apart, 4 * block + 2] = 1.0
-        columns[:, absolute, 4 * block + 3] = 1.0
-    return columns
-
-
-def _without_fields(recent: int, blocks: int) -> Tensor:
-    """Directions of the own history without what factors say of it, [1, regressor, direction]."""
-    one = torch.eye(recent, dtype=torch.float64)
-    columns = one.new_zeros(1, company_size(recent, blocks), recent)
-    columns[0, :recent] = one
-    for block in range(1, 1 + blocks) if blocks else (0,):
-        columns[0, (1 + block) * recent : (2 + block) * recent] = -one
-    return columns
-
-
-def _fit_along(
-    directions: Sequence[Tensor] | None,
-    fitted_on: Sequence[Moments],
-    scored_on: Sequence[Moments],
-    penalties: Sequence[float],
+def _fit_course(
+    problems: Sequence[Problem], tests: Sequence[Problem], penalties: Sequence[float]
 ) -> tuple[list[Tensor], Tensor]:
-    """Weights [horizon, regressor] for each fit, and their excess [fold] over none.
+    """Weights of the course [horizon, number] for each fit, and their excess [fold] over none.
 
-    directions  for each fit [horizon, regressor, direction], of which weights are made, those of
-                each step ahead of their own; [1, ...] where all have the same, None for any weights
+    Each number is shrunk in its own units: they are few, and not alike.
     """
-    if directions is None or len(directions[0]) == 1:
-        along = None if directions is None else [one[0] for one in directions]
-        problems = _project(fitted_on, along)
-        pairs = list(zip(problems[1:], _project(scored_on, along and along[1:]), strict=True))
-        found, excess = cross_fit(problems[0], pairs, penalties)
-        return found if along is None else [
-            one @ a.mT for one, a in zip(found, along, strict=True)
-        ], excess
-    problems, tests = _project(fitted_on, directions), _project(scored_on, directions[1:])
 
-    def solve(problem: Moments, penalty: float) -> Tensor:
-        size = problem.gram.diagonal(dim1=-2, dim2=-1).clamp(min=torch.finfo(torch.float32).tiny)
-        return torch.linalg.solve(problem.gram + penalty * torch.diag_embed(size), problem.cross)
+    def solve(one: Problem, penalty: float) -> Tensor:
+        size = one.corner.diagonal(dim1=-2, dim2=-1)
+        # What does not vary but by rounding may vary elsewhere.
+        counts = size > INDEPENDENT * size.amax(-1, keepdim=True)
+        corner = one.corner * counts.unsqueeze(-1) * counts.unsqueeze(-2)
+        corner = corner + torch.diag_embed(torch.where(counts, penalty * size, 1.0))
+        return torch.linalg.solve(corner, one.tip * counts)
 
-    def excess_of(problem: Moments, test: Moments, penalty: float) -> Tensor:
-        weights = solve(problem, penalty)
-        return (weights * (test.gram @ weights - 2 * test.cross)).sum()
+    def excess(one: Problem, weights: Tensor) -> Tensor:
+        answer = (one.corner @ weights.unsqueeze(-1)).squeeze(-1)
+        return (weights * (answer - 2 * one.tip)).sum()
 
     each = torch.stack(
         [
-            torch.stack([excess_of(*pair, one) for pair in zip(problems[1:], tests, strict=True)])
-            for one in penalties
+            torch.stack(
+                [
+                    excess(test, solve(problem, penalty))
+                    for problem, test in zip(problems[1:], tests, strict=True)
+                ]
+            )
+            for penalty in penalties
         ]
     )
     best = int(each.sum(1).argmin())
     if not each[best].sum() < 0:
-        return [torch.zeros_like(one.cross.mT) for one in fitted_on], torch.zeros_like(each[best])
-    found = [solve(problem, penalties[best]) for problem in problems]
-    return [(a @ one).squeeze(-1) for a, one in zip(directions, found, strict=True)], each[best]
+        return [torch.zeros_like(one.tip) for one in problems], torch.zeros_like(each[best])
+    return [solve(one, penalties[best]) for one in problems], each[best]
 
 
-def _project(moments: Sequence[Moments], directions: Sequence[Tensor] | None) -> Sequence[Moments]:
-    """The same problems in terms of a few directions."""
-    if directions is None:
-        return moments
-    return [
-        Moments(
-            a.mT @ (one.gram @ a),
-            a.mT @ (one.cross if a.dim() == 2 else one.cross.mT.unsqueeze(-1)),
-        )
-        for one, a in zip(moments, directions, strict=True)
-    ]
+def _without_fields(recent: int, blocks: int) -> Tensor:
+    """Directions of the own history without what factors say of it, [regressor, direction]."""
+    one = torch.eye(recent, dtype=torch.float64)
+    parts = [one] + [torch.zeros_like(one)] * (1 + blocks)
+    for block in range(1, 1 + blocks) if blocks else (0,):
+        parts[1 + block] = -one
+    return torch.cat(parts)
 
 
-def _left_over(moments: Moments, weights: Tensor) -> Moments:
-    """The problem of forecasting what weights [horizon, regressor] leave over."""
-    return Moments(moments.gram, moments.cross - moments.gram @ weights.mT)
+def _project(problem: Problem, along: Tensor | None) -> Moments:
+    """The problem of company alone, in terms of a few directions if any are given."""
+    if along is None:
+        return Moments(problem.gram, problem.cross)
+    return Moments(along.mT @ problem.gram @ along, along.mT @ problem.cross)
 
 
 def _is_better(one: Tensor, other: Tensor) -> bool:

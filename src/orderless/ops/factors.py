@@ -59,7 +59,7 @@ def orthonormal(gains: Tensor, members: Tensor | None = None) -> Tensor:
         if block.shape[-1]:
             values, vectors = torch.linalg.eigh(block.mT @ block / count)
             size = (count * values.clamp(min=FAINT).unsqueeze(-2)).sqrt()
-            found.append(block @ vectors / size)
+            found.append(block @ (vectors / size) @ vectors.mT)  # the nearest such columns
     return torch.cat(found, -1) if found else gains
 
 

@@ -1,7 +1,8 @@
 """Factor ridge: the own history, the mean of the others, and what they have in common otherwise."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -9,12 +10,21 @@ from torch import Tensor, nn
 from orderless.data import Batch
 from orderless.models.facts import STEPS, rebuild
 from orderless.models.folds import Folds
-from orderless.models.forecasting.ridge import CrossFitted, Ridge, collect
+from orderless.models.forecasting.ridge import CrossFitted, Ridge, Statistics, collect
 from orderless.models.forecasting.windows import WindowEvaluator
 from orderless.models.member import State
-from orderless.nn import FactorForecast, FactorStatistics, fit_factor_forecasts
-from orderless.ops.factors import BLOCKS
+from orderless.nn import (
+    FactorForecast,
+    FactorStatistics,
+    ScoreStatistics,
+    fit_dynamics,
+    fit_factor_forecasts,
+)
+from orderless.ops.factors import BLOCKS, Loadings
 from orderless.schema import record, text, whole
+
+MOST_ROWS, MANY_WINDOWS = 2**16, 2**14
+"""As for a ridge, but times count for more: what is common is one series."""
 
 
 @dataclass(frozen=True)
@@ -71,28 +81,48 @@ def fit_factor_ridge(
 ) -> list[CrossFitted]:
     """`factor ridge` on what the ridge `own` leaves over; none where company adds nothing."""
     linears = [one.linear for one in (own.member, *own.of_fold) if isinstance(one, Ridge)]
-    blocks = sum(begin < evaluator.series.members.shape[1] for begin, _ in BLOCKS)
+    # With as many factors as variables nothing would be left that is not common.
+    blocks = sum(2 * end <= evaluator.series.members.shape[1] for _, end in BLOCKS)
     linear = linears[0]
     widest = FactorForecast(linear.context, linear.horizon, blocks=blocks, center=linear.center)
     widest = widest.to(evaluator.series.flat.device).requires_grad_(False)
 
-    def add(statistics: FactorStatistics, batch: Batch, counted: Tensor | None) -> None:
+    def masks(batch: Batch) -> tuple[Loadings, Tensor | None]:
         assert batch.loadings is not None
+        complete = evaluator.complete and bool(batch.observed.all())
+        return batch.loadings, None if complete else batch.observed
+
+    def add_scores(statistics: ScoreStatistics, batch: Batch, counted: Tensor | None) -> None:
+        loadings, observed = masks(batch)
+        statistics.update(batch.values, loadings, observed, batch.members)
+
+    def add(statistics: FactorStatistics, batch: Batch, counted: Tensor | None) -> None:
+        loadings, observed = masks(batch)
+        future = batch.targets, batch.target_observed
         statistics.update(
-            batch.values,
-            batch.targets,
-            batch.loadings,
-            None if evaluator.complete and batch.observed.all() else batch.observed,
-            batch.target_observed,
-            batch.members,
-            counted,
+            batch.values, future[0], loadings, observed, future[1], batch.members, counted
         )
 
-    statistics = collect(
-        evaluator, folds, linear.context, lambda: FactorStatistics(widest), add, refit
+    def gather(empty: Callable[[], Statistics], adding: Any) -> Any:
+        return collect(
+            evaluator,
+            folds,
+            linear.context,
+            empty,
+            adding,
+            refit,
+            most_rows=MOST_ROWS,
+            many_windows=MANY_WINDOWS,
+        )
+
+    _, pairs = gather(lambda: ScoreStatistics(widest), add_scores)
+    # The last fold is held out here, too.
+    widest.dynamics.copy_(fit_dynamics(pairs[-1][0], pairs))
+    widest.own.copy_(linear.own)
+    found = fit_factor_forecasts(
+        [one.own for one in linears], *gather(lambda: FactorStatistics(widest), add)
     )
-    found = fit_factor_forecasts([one.own for one in linears], *statistics)
-    if not found[0].company.any():
+    if not (found[0].company.any() or found[0].course.any()):
         return []
     each = [FactorRidge(one) for one in found]
     return [CrossFitted(each[0], each[1:])]

@@ -12,7 +12,7 @@ from orderless.models.facts import STEPS, rebuild
 from orderless.models.folds import Folds
 from orderless.models.forecasting.windows import POOLED, WindowEvaluator
 from orderless.models.member import Member, State
-from orderless.nn import FactorStatistics, LinearForecast, RidgeStatistics
+from orderless.nn import FactorStatistics, LinearForecast, RidgeStatistics, ScoreStatistics
 from orderless.schema import flag, record, text
 
 MOST_ROWS = 200_000
@@ -20,7 +20,7 @@ MOST_ROWS = 200_000
 MANY_WINDOWS = 4096
 """Before windows are left out, variables are: those of one window have met the same weather."""
 ENTRIES_AT_ONCE = 2**21
-Statistics = TypeVar("Statistics", RidgeStatistics, FactorStatistics)
+Statistics = TypeVar("Statistics", RidgeStatistics, FactorStatistics, ScoreStatistics)
 
 
 class CrossFitted(NamedTuple):
@@ -126,21 +126,24 @@ def collect(
     empty: Callable[[], Statistics],
     add: Callable[[Statistics, Batch, Tensor | None], None],
     refit: bool,
+    *,
+    most_rows: int = MOST_ROWS,
+    many_windows: int = MANY_WINDOWS,
 ) -> tuple[Statistics, list[tuple[Statistics, Statistics]]]:
     """Statistics of all windows that are fitted on, and for each fold of training and held out.
 
-    Windows are gone through once, in groups that folds exclude together. Of more than `MOST_ROWS`
-    contexts each window counts some of its variables, at random; windows beyond `MANY_WINDOWS` are
+    Windows are gone through once, in groups that folds exclude together. Of more than `most_rows`
+    contexts each window counts some of its variables, at random; windows beyond `many_windows` are
     thinned out evenly.
     """
     series = evaluator.series
     variables = series.members.shape[1]
-    most = max(MOST_ROWS // variables, MANY_WINDOWS)
+    most = max(most_rows // variables, many_windows)
     thinned = torch.zeros(len(folds.windows), dtype=torch.bool)
     for part in (folds.training, ~folds.training):
         places = part.nonzero().squeeze(1)
         thinned[places[:: max(1, -(-len(places) // most))]] = True
-    rows = max(1, MOST_ROWS // max(1, int((thinned & folds.training).sum())))
+    rows = max(1, most_rows // max(1, int((thinned & folds.training).sum())))
     length = context + evaluator.horizon
     at_once = max(1, ENTRIES_AT_ONCE // (length * min(variables, POOLED)))
     generator = torch.Generator().manual_seed(0)
