@@ -22,13 +22,27 @@ from orderless.cli import (
     doctor,
     fit,
     predict,
+    stream,
     verify,
 )
 from orderless.cli.arguments import add_config
 from orderless.cli.config import apply_config, find_config
 from orderless.errors import OrderlessError
 
-VERBS = (demo, fit, predict, backtest, classify, detect, verify, certify, data, bench, doctor)
+VERBS = (
+    demo,
+    fit,
+    predict,
+    backtest,
+    classify,
+    detect,
+    stream,
+    verify,
+    certify,
+    data,
+    bench,
+    doctor,
+)
 INTERRUPTED = 130
 
 

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import narwhals as nw
 import numpy as np
@@ -59,6 +59,9 @@ from orderless.models.detection import (
 from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
 from orderless.training import Outcome
+
+if TYPE_CHECKING:
+    from orderless.live.streams import ScoreStream
 
 LEAST_ADAPT, ADAPTS = 1000, 5
 """With adapt="auto", the level of a variable is that of a fifth of the time of `fit`, or more."""
@@ -180,7 +183,7 @@ class Detector(Estimator):
         judged = self.transform_.moving or set(panel.variables)
         check_part(panel, windows.held_out, "find the threshold", judged)
         self.ranges_ = learn_ranges(self.transform_.apply_all(panel), self.transform_.moving)
-        systems = self._apply_all(panel)
+        systems = self.apply_all(panel)
         outcomes = self._fit_members(systems, windows, checkpoint)
         self._calibrate(systems, [begin for begin, _ in windows.held_out])
         self._write_report(panel, windows, outcomes)
@@ -256,10 +259,28 @@ class Detector(Estimator):
         """Both that `score` gives, for data that is read, at the price of one."""
         self._check_fitted()
         self._check_variables(panel.variables)
-        systems = self._apply_all(panel)
-        each = self._score(systems)
+        return self.score_scaled(self.apply_all(panel))
+
+    def score_scaled(
+        self, systems: Sequence[Scaled], members: Sequence[np.ndarray] | None = None
+    ) -> Scores:
+        """Both scores of systems, or of the end of them, in the units of `apply_all`.
+
+        members: which variables [variable] of each are some; found in the time steps if None.
+        """
+        each = self._in_units(self._errors(systems, members), systems)
         rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
         return Scores(combine(each, systems, self.transform_, self.factors_), rows)
+
+    def stream(self, *, group: Hashable = None) -> "ScoreStream":
+        """Scores tick by tick: `push` readings and a time, and get what `score` would say.
+
+        group names the system, where `fit` saw several.
+        """
+        from orderless.live.streams import ScoreStream
+
+        self._check_fitted()
+        return ScoreStream(self, group)
 
     def member_errors(self, panel: Panel) -> Answers:
         """The errors [member, variable, time] of each member of `stack_`, before all units.
@@ -267,7 +288,7 @@ class Detector(Estimator):
         In standard deviations; NaN where a member has no answer.
         """
         self._check_fitted()
-        systems = self._apply_all(panel)
+        systems = self.apply_all(panel)
         errors = zip(self._errors(systems), systems, strict=True)
         return [one[:, system.restore] for one, system in errors]
 
@@ -346,11 +367,11 @@ class Detector(Estimator):
     def _alarms(self, panel: Panel, scores: Scores) -> Answers:
         """Which variables raise one of their own, [variable, time] of each system."""
         return [
-            each > self._thresholds_of(system.variables)[:, None]
+            each > self.thresholds_of(system.variables)[:, None]
             for each, system in zip(scores.each, panel.systems, strict=True)
         ]
 
-    def _thresholds_of(self, names: Sequence[str]) -> np.ndarray:
+    def thresholds_of(self, names: Sequence[str]) -> np.ndarray:
         """Of variables that `fit` did not see, the middle one; a constant has none to pass."""
         middle = float(np.median(list(self.thresholds_.values()))) if self.thresholds_ else 0.0
         constant = self.transform_.is_constant(names)
@@ -391,7 +412,7 @@ class Detector(Estimator):
         centers = learn_centers(panel, windows.ends) if several else None
         return Transform(scales, centers=centers, watch_constants=True)
 
-    def _apply_all(self, panel: Panel) -> list[Scaled]:
+    def apply_all(self, panel: Panel) -> list[Scaled]:
         """Every system in the units of the members, around its level."""
         systems = self.transform_.apply_all(panel)
         if self.adapt_ is None:
@@ -481,11 +502,15 @@ class Detector(Estimator):
         ]
 
     @torch.inference_mode()
-    def _errors(self, systems: Sequence[Scaled]) -> list[np.ndarray]:
+    def _errors(
+        self, systems: Sequence[Scaled], members: Sequence[np.ndarray] | None = None
+    ) -> list[np.ndarray]:
         """Errors [member, variable, time] of each system, variables in canonical order."""
         results = []
-        for system in systems:
+        for place, system in enumerate(systems):
             batch = self._batch(system)
+            if members is not None:
+                batch = replace(batch, members=torch.from_numpy(members[place])[None])
             with threads_for(batch.values.numel() // self.context_):
                 errors = torch.cat([member(batch) for member in self.stack_.members])
             counts = batch.observed & batch.members.unsqueeze(-1)

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -74,6 +74,9 @@ from orderless.models.forecasting.windows import POOLED, choose_contexts
 from orderless.models.settings import build_network_config
 from orderless.models.threads import threads_for
 from orderless.training import LOSSES
+
+if TYPE_CHECKING:
+    from orderless.live.streams import ForecastStream
 
 SYSTEMS_AT_ONCE = 64
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -277,6 +280,32 @@ class Forecaster(Estimator):
         systems = [self._past(system) for system in panel.systems]
         shifts = self._shifts(systems, endings or {})
         return in_units(systems, self._forecast(systems), shifts)
+
+    def forecast_systems(
+        self, systems: Sequence[System], endings: Mapping[str, float]
+    ) -> dict[str, Answers]:
+        """The same without a check or a warning."""
+        pasts = [self._past(system) for system in systems]
+        shifts = [self.error_table_.shifts(endings, past) for past in pasts]
+        return in_units(pasts, self._forecast(pasts), shifts)
+
+    def stream(
+        self,
+        *,
+        level: Sequence[float] | float | None = None,
+        quantiles: Sequence[float] | float | None = None,
+        group: Hashable = None,
+    ) -> "ForecastStream":
+        """Forecasts tick by tick: `push` readings and a time, and get what `predict` would say.
+
+        level and quantiles are as in `predict`; group names the system, where `fit` saw several.
+        """
+        from orderless.live.streams import ForecastStream
+
+        self._check_fitted()
+        endings = column_endings(level, quantiles)
+        self.error_table_.warn_beyond(endings, moving=True)
+        return ForecastStream(self, group, endings)
 
     def answers(self, panel: Panel) -> Answers:
         """The forecast of each system [variable, horizon]."""

@@ -2,7 +2,14 @@
 
 from orderless.models.detection.events import Event, find_events
 from orderless.models.detection.fit import KINDS, MEMBERS, FittedStack, check_members, fit_stack
-from orderless.models.detection.inputs import FAR, follow_level, to_batch
+from orderless.models.detection.inputs import (
+    FAR,
+    find_members,
+    follow_level,
+    level_at,
+    level_stride,
+    to_batch,
+)
 from orderless.models.detection.scores import (
     Units,
     combine,
@@ -30,11 +37,14 @@ __all__ = [
     "combine",
     "cut_detection_windows",
     "find_events",
+    "find_members",
     "fit_stack",
     "follow_level",
     "learn_factors",
     "learn_threshold",
     "learn_thresholds",
+    "level_at",
+    "level_stride",
     "to_batch",
     "to_scores",
 ]

@@ -31,13 +31,18 @@ def to_batch(system: Scaled, numbers: Mapping[str, int]) -> Batch:
     static = [numbers[name] if name in numbers else next(unknown) for name in system.names]
     observed = torch.from_numpy(np.ascontiguousarray(system.observed))
     values = np.where(system.observed, system.values, 0.0).astype(np.float32)
-    moving = torch.from_numpy(~system.constant & np.isnan(system.departures).all(-1))
     return Batch(
         torch.from_numpy(values)[None],
         observed[None],
-        (moving & observed.any(-1))[None],
+        torch.from_numpy(find_members(system))[None],
         static=torch.tensor(static, dtype=torch.int64)[None],
     )
+
+
+def find_members(system: Scaled) -> np.ndarray:
+    """Which variables [variable] are observed and may change."""
+    moving = ~system.constant & np.isnan(system.departures).all(-1)
+    return moving & system.observed.any(-1)
 
 
 def is_evidence(batch: Batch) -> Tensor:
@@ -59,14 +64,25 @@ def follow_level(system: Scaled, steps: int) -> Scaled:
     )
 
 
+def level_at(values: np.ndarray, position: int, steps: int) -> np.ndarray:
+    """The median of each row over the `steps` before a position, where 0 lay before the beginning.
+
+    0 where nothing was observed.
+    """
+    before = values[:, max(0, position - steps) : position]
+    latest = np.sort(np.pad(before, ((0, 0), (steps - before.shape[1], 0))), 1)  # NaN comes last
+    count = (~np.isnan(latest)).sum(1)
+    middle = np.take_along_axis(latest, (np.maximum(count, 1) - 1)[:, None] // 2, 1)[:, 0]
+    return np.nan_to_num(middle)
+
+
+def level_stride(steps: int) -> int:
+    """Time steps for which a level holds."""
+    return max(1, steps // LOOKS)
+
+
 def _levels(values: np.ndarray, steps: int) -> np.ndarray:
-    """The median of the latest `steps` of each row, looked at every eighth of them."""
-    stride = max(1, steps // LOOKS)
-    history = np.concatenate([np.zeros((len(values), steps)), values], 1)
-    medians = np.zeros((len(values), 0))
-    for begin in range(0, values.shape[1], stride):
-        latest = np.nan_to_num(np.sort(history[:, begin : begin + steps], 1), nan=np.inf)
-        count = np.isfinite(latest).sum(1)
-        middle = np.take_along_axis(latest, (np.maximum(count, 1) - 1)[:, None] // 2, 1)
-        medians = np.append(medians, np.where(np.isfinite(middle), middle, 0.0), 1)
-    return np.repeat(medians, stride, 1)[:, : values.shape[1]]
+    """The level of each row [variable, time]."""
+    stride, length = level_stride(steps), values.shape[1]
+    medians = [level_at(values, begin, steps) for begin in range(0, length, stride)]
+    return np.repeat(np.stack(medians, 1), stride, 1)[:, :length]
