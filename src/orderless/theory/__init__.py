@@ -6,6 +6,12 @@ from orderless.theory.canonical_form import (
     nearest_canonical_form,
 )
 from orderless.theory.certificate import Certifiable, Certificate, LayerCertificate, certify
+from orderless.theory.factors import (
+    FactorCertificate,
+    FactorForm,
+    certify_factors,
+    nearest_factor_form,
+)
 from orderless.theory.modes import Mode, mode
 from orderless.theory.symmetry import causality_error, equivariance_error
 
@@ -13,12 +19,16 @@ __all__ = [
     "CanonicalForm",
     "Certifiable",
     "Certificate",
+    "FactorCertificate",
+    "FactorForm",
     "LayerCertificate",
     "Mode",
     "causality_error",
     "certify",
+    "certify_factors",
     "distance_to_canonical_form",
     "equivariance_error",
     "mode",
     "nearest_canonical_form",
+    "nearest_factor_form",
 ]
