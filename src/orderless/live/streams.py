@@ -338,10 +338,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, np.datetime64):
-        return np.datetime_as_string(value, unit=_unit(value))
+        whole = value == value.astype("datetime64[s]")
+        return str(np.datetime_as_string(value, unit="s" if whole else "ns"))
     return value if isinstance(value, (int, str, type(None))) else str(value)
-
-
-def _unit(value: np.datetime64) -> str:
-    """Seconds, unless there is more to tell."""
-    return "s" if value == value.astype("datetime64[s]") else "ns"
