@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from orderless.data import Batch, Panel, Series, System, read_panel, write_scores
-from orderless.data.scaling import learn_centers, learn_scales, scales_of_training
+from orderless.data.scaling import (
+    learn_centers,
+    learn_scales,
+    scales_of_training,
+    winsorised_mean_and_scale,
+)
 from orderless.data.transform import DEPARTURE, Scaled, Transform, never_changes
 from orderless.errors import DataError
 from orderless.estimators.base import (
@@ -379,7 +384,8 @@ class Detector(Estimator):
         constant: it counts as new.
         """
         lengths = [len(system.times) for system in panel.systems]
-        scales = learn_scales(panel, lengths) | scales_of_training(panel, windows.ends)
+        scales = learn_scales(panel, lengths, measure=winsorised_mean_and_scale)
+        scales |= scales_of_training(panel, windows.ends, measure=winsorised_mean_and_scale)
         again = _read_twice(panel)
         scales = {name: pair for name, pair in scales.items() if name in again}
         if not scales:
