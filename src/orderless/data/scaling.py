@@ -196,13 +196,15 @@ def scales_of_training(
     return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
-def learn_centers(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
+def learn_centers(
+    panel: Panel, ends: Sequence[int], *, measure: Measure = robust_mean_and_scale
+) -> dict[str, dict[str, float]]:
     """The mean of every variable over the first `ends` time steps, for each system by its name.
 
     Of what begins later, the mean of all there is.
     """
     return {
-        key_of(system): _means(system, len(system.times)) | _means(system, end)
+        key_of(system): _means(system, len(system.times), measure) | _means(system, end, measure)
         for system, end in zip(panel.systems, ends, strict=True)
     }
 
@@ -227,9 +229,9 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     return {"": (mean, common)}
 
 
-def _means(system: System, end: int) -> dict[str, float]:
+def _means(system: System, end: int, measure: Measure) -> dict[str, float]:
     """Of the variables that were observed in the first `end` time steps."""
     observed = system.observed[:, :end]
-    means, _ = robust_mean_and_scale(system.values[:, :end], observed)
+    means, _ = measure(system.values[:, :end], observed)
     rows = np.flatnonzero(observed.any(-1)).tolist()
     return {system.variables[row]: float(means[row, 0]) for row in rows}

@@ -1,16 +1,15 @@
 """Members that detect anomalies, a file each; how their errors become scores."""
 
+from orderless.models.detection.calibration import Calibration, HeldOut
 from orderless.models.detection.events import Event, find_events
 from orderless.models.detection.fit import KINDS, MEMBERS, FittedStack, check_members, fit_stack
-from orderless.models.detection.inputs import FAR, follow_level, to_batch
-from orderless.models.detection.scores import (
-    Units,
-    combine,
-    learn_factors,
-    learn_threshold,
-    learn_thresholds,
-    to_scores,
+from orderless.models.detection.inputs import (
+    choose_adapt,
+    follow_level,
+    learn_transform,
+    to_batch,
 )
+from orderless.models.detection.scores import combine, to_scores
 from orderless.models.detection.windows import (
     DetectionWindows,
     check_part,
@@ -18,23 +17,22 @@ from orderless.models.detection.windows import (
 )
 
 __all__ = [
-    "FAR",
     "KINDS",
     "MEMBERS",
+    "Calibration",
     "DetectionWindows",
     "Event",
     "FittedStack",
-    "Units",
+    "HeldOut",
     "check_members",
     "check_part",
+    "choose_adapt",
     "combine",
     "cut_detection_windows",
     "find_events",
     "fit_stack",
     "follow_level",
-    "learn_factors",
-    "learn_threshold",
-    "learn_thresholds",
+    "learn_transform",
     "to_batch",
     "to_scores",
 ]

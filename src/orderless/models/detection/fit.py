@@ -53,15 +53,15 @@ def check_members(members: Sequence[str] | str | None) -> tuple[str, ...]:
 def fit_stack(
     names: Sequence[str],
     batches: Sequence[Batch],
+    wholes: Sequence[Batch],
     windows: DetectionWindows,
-    series: Series,
     known: int,
     config: Callable[[], NetworkConfig],
     run: Run,
 ) -> FittedStack:
     """Fit the members of these names.
 
-    batches: the training part of each system. series: all of it, for the windows of the network.
+    batches: the training part of each system. wholes: all of it, for the windows of the network.
     known: how many variables move in `fit`. Members of them all together need at least one, and
     not too many; where only they were asked for and cannot be had, there is a ridge.
     """
@@ -72,6 +72,10 @@ def fit_stack(
             members.append(Ridge.fit(batches))
         elif name == Reconstruction.name:
             network = run.draw(lambda: ReconstructionNetwork(config()))
+            series = Series.from_arrays(
+                [one.values[0].numpy() for one in wholes],
+                [(one.observed & one.members.unsqueeze(-1))[0].numpy() for one in wholes],
+            )
             task = ReconstructionTask(
                 network, series, windows.context, windows.train, windows.validation
             )

@@ -1,14 +1,21 @@
 """A system as the members see it: one window, in which every variable has a number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Batch
-from orderless.data.transform import Scaled
+from orderless.data import Batch, Panel
+from orderless.data.scaling import (
+    learn_centers,
+    learn_scales,
+    scales_of_training,
+    winsorised_mean_and_scale,
+)
+from orderless.data.transform import Scaled, Transform
+from orderless.errors import DataError
 
 WITHIN = 5.0
 """Standard deviations from the center beyond which a reading is no evidence about others: it is
@@ -16,6 +23,9 @@ taken for missing, or for one at this limit. Its own error is that of the readin
 FAR = 50.0
 """Standard deviations beyond which a reading has no say in training, units and threshold."""
 
+LEAST_ADAPT, ADAPTS = 1000, 2
+"""If nobody says how long, the level of a variable is that of half of the time of `fit`, or more.
+"""
 LOOKS = 8
 """How often a level is looked at anew within the time that it is the median of."""
 
@@ -70,3 +80,34 @@ def _levels(values: np.ndarray, steps: int) -> np.ndarray:
         middle = np.take_along_axis(latest, (np.maximum(count, 1) - 1)[:, None] // 2, 1)
         medians = np.append(medians, np.where(np.isfinite(middle), middle, 0.0), 1)
     return np.repeat(medians, stride, 1)[:, : values.shape[1]]
+
+
+def choose_adapt(adapt: int | str | None, lengths: Sequence[int]) -> int | None:
+    """The time steps of which the level is the median, for what a user asked for."""
+    return max(LEAST_ADAPT, max(lengths) // ADAPTS) if adapt == "auto" else adapt  # pyrefly: ignore
+
+
+def learn_transform(panel: Panel, ends: Sequence[int]) -> Transform:
+    """Units of every variable with two readings in a system or more, by its training part.
+
+    Also of a sensor that begins in the held-out part. A single reading does not make a constant:
+    it counts as new. Rare events are normal, so they keep their say.
+    """
+    measure = winsorised_mean_and_scale
+    lengths = [len(system.times) for system in panel.systems]
+    scales = learn_scales(panel, lengths, measure=measure)
+    scales |= scales_of_training(panel, ends, measure=measure)
+    again = {
+        system.variables[row]
+        for system in panel.systems
+        for row in np.flatnonzero(system.observed.sum(-1) > 1).tolist()
+    }
+    scales = {name: pair for name, pair in scales.items() if name in again}
+    if not scales:
+        raise DataError(
+            "No variable has two readings or more, so nothing shows what is normal. Give `fit` "
+            "more rows."
+        )
+    several = panel.form.group is not None or len(panel.systems) > 1
+    centers = learn_centers(panel, ends, measure=measure) if several else None
+    return Transform(scales, centers=centers, watch_constants=True)

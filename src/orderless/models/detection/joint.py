@@ -179,9 +179,7 @@ def _moments(batches: Sequence[Batch], window: int, count: int) -> Tensor:
     return sums / pairs.clamp(min=1.0)
 
 
-def _windows(
-    values: Tensor, known: Tensor, window: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _windows(values: Tensor, known: Tensor, window: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Windows that end at each time step [row, window x variable], some after the other.
 
     With each block which of its rows have gaps, and what is known of these rows. What lies before
