@@ -73,9 +73,10 @@ class Detector(Estimator):
     **Main parameters**
     - context: time steps in a window of the network; 96 or a quarter of the training data if None.
     - contamination: the share of normal time steps that may raise an alarm.
-    - adapt: the level of a variable is the median of so many latest time steps, so a shift that
-      lasts longer than half of them is said, and alarms end; "auto" is half of the time steps of
-      `fit` and at least 1000, None never. A fault that lasts as long becomes normal, too.
+    - adapt: where the median of so many latest time steps is beyond the range of `fit`, it is the
+      level of the variable: a shift that lasts longer than half of them is said, and alarms end;
+      "auto" is a fifth of the time steps of `fit` and at least 1000, None never. A fault that lasts
+      as long becomes normal, too.
     - members: which members there are, of `ridge`, `PCA`, `regression` and `network`; all if None.
       The first three are closed forms: without the network, `fit` takes seconds.
     - preset, network, epochs, random_state: as for `Forecaster`.
@@ -326,7 +327,7 @@ class Detector(Estimator):
         """Every system around its level."""
         if self.adapt_ is None:
             return list(systems)
-        return [follow_level(one, self.adapt_) for one in systems]
+        return [follow_level(one, self.adapt_, self.origin_.ranges) for one in systems]
 
     def _fit_members(
         self,

@@ -23,9 +23,8 @@ taken for missing, or for one at this limit. Its own error is that of the readin
 FAR = 50.0
 """Standard deviations beyond which a reading has no say in training, units and threshold."""
 
-LEAST_ADAPT, ADAPTS = 1000, 2
-"""If nobody says how long, the level of a variable is that of half of the time of `fit`, or more.
-"""
+LEAST_ADAPT, ADAPTS = 1000, 5
+"""With adapt="auto", the level is that of a fifth of the time of `fit`, or more."""
 LOOKS = 8
 """How often a level is looked at anew within the time that it is the median of."""
 
@@ -55,16 +54,18 @@ def is_evidence(batch: Batch) -> Tensor:
     return batch.observed & batch.members.unsqueeze(-1) & (batch.values.abs() <= WITHIN)
 
 
-def follow_level(system: Scaled, steps: int) -> Scaled:
-    """The same around the median of the latest time steps of each variable, looked at now and then.
+def follow_level(system: Scaled, steps: int, ranges: Mapping[str, Sequence[float]]) -> Scaled:
+    """The same around the median of the latest time steps, where that is not as in `fit`.
 
-    Before the beginning every variable was at its center. A constant that has departed for most of
-    that time is where it belongs.
+    ranges: in which the values of each variable lay in `fit`. A median within them is normal: it
+    may go to and fro. A constant that has departed for most of that time is where it belongs.
     """
-    values = np.where(system.observed, system.values, np.nan)
+    levels = _levels(np.where(system.observed, system.values, np.nan), steps)
+    everywhere = (-np.inf, np.inf)
+    low, high = np.array([ranges.get(name, everywhere) for name in system.names]).T[:, :, None]
     return replace(
         system,
-        values=values - _levels(values, steps),
+        values=system.values - np.where((levels < low) | (levels > high), levels, 0.0),
         departures=system.departures - _levels(system.departures, steps),
     )
 
