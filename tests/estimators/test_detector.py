@@ -24,6 +24,7 @@ from orderless.models.detection.network import Reconstruction, ReconstructionTas
 
 TRAIN, TEST, LABELS, NAMES = faulty_plant(0, sensors=5, train_steps=600, test_steps=300, faults=4)
 CLOSED = ("ridge", "PCA", "regression")
+ALL = (*CLOSED, "network")
 SMALL = {"channels": 8, "states": 2, "stride": 4, "patch": 8}
 
 
@@ -38,7 +39,7 @@ def quick(**settings) -> Detector:
 @pytest.fixture(scope="module")
 def trained() -> Detector:
     return quick(
-        members=None, epochs=3, training={"learning_rate": 0.01, "steps_per_epoch": 20}
+        members=ALL, epochs=3, training={"learning_rate": 0.01, "steps_per_epoch": 20}
     ).fit(TRAIN)
 
 
@@ -367,7 +368,7 @@ def at(constant: float, moment: int, reading: float, steps: int = 300) -> np.nda
 @pytest.fixture(scope="module")
 def watching() -> Detector:
     return quick(
-        members=None, epochs=2, training={"learning_rate": 0.01, "steps_per_epoch": 20}
+        members=ALL, epochs=2, training={"learning_rate": 0.01, "steps_per_epoch": 20}
     ).fit(beside_still(TRAIN))
 
 

@@ -56,7 +56,7 @@ class Detector(Estimator):
 
     It is a stack of members, each of which expects every reading in its own way: `ridge` by the
     past of the variable and the mean of the others, `PCA` and `regression` by short windows of all
-    variables that `fit` saw, `network` by reconstructing stretches that are hidden from it. The
+    variables that `fit` saw, and, if asked for, `network` by reconstructing stretches that are hidden from it. The
     score of an entry is its squared error in a unit learned for the variable, the mean over the
     members that have an answer, averaged over the latest 1, 4 and 16 time steps; beyond 10 units an
     error counts by its size and not by its square. Members weigh alike: nothing is known of
@@ -77,8 +77,9 @@ class Detector(Estimator):
       level of the variable: a shift that lasts longer than half of them is said, and alarms end;
       "auto" is a fifth of the time steps of `fit` and at least 1000, None never. A fault that lasts
       as long becomes normal, too.
-    - members: which members there are, of `ridge`, `PCA`, `regression` and `network`; all if None.
-      The first three are closed forms: without the network, `fit` takes seconds.
+    - members: which members there are, of `ridge`, `PCA`, `regression` and `network`. None is the
+      first three: closed forms, fitted in seconds. The network takes minutes, and what it adds was
+      not worth its weight so far.
     - preset, network, epochs, random_state: as for `Forecaster`.
 
     **Other parameters**

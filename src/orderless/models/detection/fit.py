@@ -28,7 +28,9 @@ from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
 
 KINDS: Mapping[str, Any] = {one.kind: one for one in (Ridge, Joint, Reconstruction)}
-MEMBERS = (Ridge.name, PCA, REGRESSION, Reconstruction.name)
+CLOSED = (Ridge.name, PCA, REGRESSION)
+"""Closed forms: the default. The network made the stack worse wherever it was tried."""
+MEMBERS = (*CLOSED, Reconstruction.name)
 """What a user may ask for."""
 
 
@@ -41,9 +43,9 @@ class FittedStack:
 
 
 def check_members(members: Sequence[str] | str | None) -> tuple[str, ...]:
-    """The names of members that a user asked for; all if None."""
+    """The names of members that a user asked for; the closed forms if None."""
     if members is None:
-        return MEMBERS
+        return CLOSED
     asked = (members,) if isinstance(members, str) else tuple(members)
     if not asked or any(one not in MEMBERS for one in asked) or len(set(asked)) < len(asked):
         raise SettingError(f"`members` is {members!r}; choose from {', '.join(MEMBERS)}.")
