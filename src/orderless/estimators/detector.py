@@ -56,13 +56,13 @@ class Detector(Estimator):
 
     It is a stack of members, each of which expects every reading in its own way: `ridge` by the
     past of the variable and the mean of the others, `PCA` and `regression` by short windows of all
-    variables that `fit` saw, and, if asked for, `network` by reconstructing stretches that are hidden from it. The
-    score of an entry is its squared error in a unit learned for the variable, the mean over the
-    members that have an answer, averaged over the latest 1, 4 and 16 time steps; beyond 10 units an
-    error counts by its size and not by its square. Members weigh alike: nothing is known of
-    anomalies in `fit`. What `fit` did not see is scored by `ridge` and `network`, which know no
-    names. A constant of `fit` has no unit: where it left its value by more than a millionth of it,
-    it counts as an ordinary variable 10 standard deviations off, and elsewhere not at all.
+    variables that `fit` saw and, if asked for, `network` by reconstructing stretches that are
+    hidden from it. The score of an entry is its squared error in a unit learned for the variable,
+    the mean over the members that have an answer, averaged over the latest 1, 4 and 16 time steps;
+    beyond 10 units an error counts by its size and not by its square. Members weigh alike: nothing
+    is known of anomalies in `fit`. What `fit` did not see is scored by `ridge` and `network`, which
+    know no names. A constant of `fit` has no unit: where it left its value by more than a millionth
+    of it, it counts as an ordinary variable 10 standard deviations off, and elsewhere not at all.
 
     The threshold comes from held-out training data, never from the data that is scored. Where fewer
     variables are observed than was normal then, scores vary more: they are lowered, as much as they

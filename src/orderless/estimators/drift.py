@@ -136,7 +136,8 @@ class Origin:
     def from_facts(cls, facts: Mapping[str, Any]) -> "Origin":
         """What `asdict` made of it."""
         frequencies = tuple(restore_frequency(one) for one in facts["frequencies"])
-        return cls(**{**facts, "frequencies": frequencies})
+        rest = (facts[name] for name in ("context", "shortest", "missing", "ranges"))
+        return cls(frequencies, *rest)
 
 
 @dataclass(frozen=True)

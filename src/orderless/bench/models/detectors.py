@@ -74,7 +74,7 @@ def random_score(seed: int) -> Score:
 
 
 def _fit_orderless(rows: np.ndarray, seed: int, options: Mapping[str, Any]) -> Fitted:
-    """The stack as it comes; under the rules of the paper the network alone, as the paper has it."""
+    """The stack as it comes; under the rules of the paper the network alone."""
     by_square = options.get("score") == SQUARED_ERROR
     model = Detector(
         members="network" if by_square else None,

@@ -117,4 +117,5 @@ class Calibration:
     def from_facts(cls, facts: Mapping[str, Any]) -> "Calibration":
         """What `asdict` made of it."""
         factors = [(int(size), float(factor)) for size, factor in facts["factors"]]
-        return cls(**facts | {"units": Units(**facts["units"]), "factors": factors})
+        rest = (facts[name] for name in ("threshold", "thresholds", "too_few"))
+        return cls(Units(**facts["units"]), factors, *rest)

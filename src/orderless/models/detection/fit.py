@@ -28,9 +28,9 @@ from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
 
 KINDS: Mapping[str, Any] = {one.kind: one for one in (Ridge, Joint, Reconstruction)}
-CLOSED = (Ridge.name, PCA, REGRESSION)
+CLOSED = (Ridge.kind, PCA, REGRESSION)
 """Closed forms: the default. The network made the stack worse wherever it was tried."""
-MEMBERS = (*CLOSED, Reconstruction.name)
+MEMBERS = (*CLOSED, Reconstruction.kind)
 """What a user may ask for."""
 
 
@@ -70,9 +70,9 @@ def fit_stack(
     members: list[Member] = []
     outcomes = {}
     for name in names:
-        if name == Ridge.name:
+        if name == Ridge.kind:
             members.append(Ridge.fit(batches))
-        elif name == Reconstruction.name:
+        elif name == Reconstruction.kind:
             network = run.draw(lambda: ReconstructionNetwork(config()))
             series = Series.from_arrays(
                 [one.values[0].numpy() for one in wholes],

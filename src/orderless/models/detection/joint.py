@@ -21,7 +21,7 @@ from orderless.data import Batch
 from orderless.models.detection.inputs import WITHIN, is_evidence
 from orderless.models.facts import STEPS
 from orderless.models.member import State
-from orderless.schema import Check, number, optional, record, whole
+from orderless.schema import number, optional, record, whole
 
 PCA, REGRESSION = "PCA", "regression"
 WINDOW = {PCA: 10, REGRESSION: 3}
@@ -53,8 +53,8 @@ class Joint:
     count: int
     noise: float | None
     kind: ClassVar[str] = "joint"
-    schema: ClassVar[Check] = record(
-        {"window": STEPS, "count": whole(1), "noise": optional(number(0))}
+    schema = staticmethod(
+        record({"window": STEPS, "count": whole(1), "noise": optional(number(0))})
     )
     _latest: dict[tuple[int, ...], tuple[Tensor, Tensor]] = field(
         default_factory=dict, repr=False, compare=False

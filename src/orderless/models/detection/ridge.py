@@ -15,7 +15,7 @@ from orderless.data import Batch
 from orderless.models.detection.inputs import WITHIN, is_evidence
 from orderless.models.facts import STEPS
 from orderless.models.member import State
-from orderless.schema import Check, record
+from orderless.schema import record
 
 LAGS = 8
 PENALTY = 1e-3
@@ -32,9 +32,13 @@ class Ridge:
 
     coefficients: Tensor
     lags: int = LAGS
-    name: ClassVar[str] = "ridge"
     kind: ClassVar[str] = "ridge"
-    schema: ClassVar[Check] = record({"lags": STEPS})
+    schema = staticmethod(record({"lags": STEPS}))
+
+    @property
+    def name(self) -> str:
+        """A column of a table; the only one of its kind."""
+        return self.kind
 
     @classmethod
     def fit(cls, batches: Iterable[Batch], lags: int = LAGS) -> Self:
