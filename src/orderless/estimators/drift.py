@@ -206,8 +206,8 @@ def describe_drift(drift: Drift, contamination: float = 1.0, steps: int = 0) -> 
     parts = []
     if drift.alarms > ALARMS * contamination and drift.alarms * steps >= FEWEST_ALARMS:
         parts.append(
-            f"{drift.alarms:.0%} of the time steps raise an alarm, and {100 * contamination:.2g}% of "
-            "normal ones should"
+            f"{drift.alarms:.0%} of the time steps raise an alarm, and "
+            f"{100 * contamination:.2g}% of normal ones should"
         )
     if drift.shifted:
         worst = sorted(drift.shifted, key=lambda name: -abs(drift.shifted[name]))
