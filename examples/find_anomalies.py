@@ -6,7 +6,7 @@ from orderless import Detector
 from orderless.data.simulate import faulty_plant
 
 train, test, faults, names = faulty_plant(seed=0, sensors=6, train_steps=800, test_steps=400)
-model = Detector(members=["ridge", "PCA", "regression"]).fit(train)
+model = Detector().fit(train)
 
 score = model.score(test)
 alarm = model.predict(test)

@@ -42,7 +42,8 @@ def forecaster(files):
 @pytest.fixture(scope="session")
 def detector(files):
     folder = files / "detector"
-    model = Detector(24, network=TINY, epochs=1, training={"steps_per_epoch": 2}, verbose=False)
+    brief = {"epochs": 1, "training": {"steps_per_epoch": 2}}
+    model = Detector(24, members=("ridge", "network"), network=TINY, **brief, verbose=False)
     model.fit(_read(files / "healthy.csv")).save(folder)
     return folder
 

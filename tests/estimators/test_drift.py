@@ -51,7 +51,6 @@ def test_gaps_are_said_beyond_twice_the_share_of_fit_and_two_hundredths():
     assert said is not None
     assert said.startswith("12% of the readings are missing, and 5% were in `fit`")
     assert describe_more_gaps(panel, 20, 0.06) is None
-    assert describe_more_gaps(panel, 20, None) is None  # a model that does not know
 
 
 def test_a_variable_that_is_dead_for_a_context_has_no_gap():

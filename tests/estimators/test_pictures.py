@@ -10,7 +10,7 @@ from orderless.data import read_panel
 from orderless.data.simulate import plant
 from orderless.errors import DataError
 from orderless.estimators import pictures
-from orderless.estimators.detector import Scores
+from orderless.estimators.alarms import Scores
 from orderless.estimators.intervals import column_endings
 from orderless.estimators.pictures import (
     Ahead,

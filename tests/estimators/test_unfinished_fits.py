@@ -36,7 +36,7 @@ KINDS = {
         (CASES, LABELS),
         ([9 * case[:2] for case in CASES[:4]], ["left", "right", "up", "down"]),
     ),
-    "Detector": ({"context": 12}, "score", *SERIES),
+    "Detector": ({"context": 12, "members": ("ridge", "network")}, "score", *SERIES),
 }
 
 

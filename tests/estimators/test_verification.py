@@ -82,7 +82,12 @@ def test_promises_are_measured_of_the_stack_and_of_each_member_with_weights(fitt
 
 def test_a_detector_keeps_every_promise_without_data(data):
     detector = orderless.Detector(
-        24, network=TINY, epochs=1, training={"steps_per_epoch": 2}, verbose=False
+        24,
+        members=("ridge", "PCA", "regression", "network"),
+        network=TINY,
+        epochs=1,
+        training={"steps_per_epoch": 2},
+        verbose=False,
     ).fit(data)
     assert verify(detector).holds
 

@@ -4,7 +4,7 @@ Pass the training part only: nothing here knows where it ends. The scale of a va
 constant but for rounding, or seen once, is 0 as a fact; `fit_scaler` scales such a variable by 1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,16 @@ import numpy as np
 from orderless.data.groups import key_of
 from orderless.data.panel import Panel, System
 
+Measure = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Values and observed [variable, time] to center and scale [variable, 1]."""
 Scales = Mapping[str, tuple[float, float]]
 """Center and scale of each variable that `fit` saw; a scale of 0 where it never changed."""
 # A scale this far below the size of the values is rounding of a constant, not a signal.
 ROUNDING = 1e-12
 FARTHEST_SHARED = 10.0
 """Of a center or a scale that is shared, in units of the median scale and distance of centers."""
+FEW = 3
+"""Broken readings, at either end, that must not move a scale."""
 EXTREME_SHARE = 100
 """One reading in so many, at either end, is left out of a baseline scale."""
 
@@ -70,6 +74,25 @@ def robust_mean_and_scale(
     """
     low, high = plausible_limits(values, observed)
     return mean_and_scale(np.clip(values, low, high), observed)
+
+
+def winsorised_mean_and_scale(
+    values: np.ndarray, observed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of readings of which the most extreme count as the next: a few, or one in 1000.
+
+    Rare events keep their say, broken readings have none. Where there are no others, they are all
+    that the variable says, and count as they are.
+    """
+    held = values.copy()
+    for row, seen in enumerate(observed):
+        readings = values[row, seen]
+        cut = min(FEW + len(readings) // 1000, (len(readings) - 1) // 2)
+        if cut > 0:
+            ordered = np.partition(readings, (cut, len(readings) - 1 - cut))
+            low, high = ordered[cut], ordered[-1 - cut]
+            held[row] = np.clip(values[row], low, high) if low < high else values[row]
+    return mean_and_scale(held, observed)
 
 
 def plausible_limits(
@@ -126,7 +149,11 @@ def learn_baselines(panel: Panel, ends: Sequence[int]) -> dict[str, float]:
 
 
 def learn_scales(
-    panel: Panel, ends: Sequence[int], *, across: bool = False
+    panel: Panel,
+    ends: Sequence[int],
+    *,
+    across: bool = False,
+    measure: Measure = robust_mean_and_scale,
 ) -> dict[str, tuple[float, float]]:
     """Mean and scale of every variable over the first `ends` time steps of each system, robust.
 
@@ -136,7 +163,7 @@ def learn_scales(
     sums: dict[str, tuple[float, float, float, float]] = {}
     for system, end in zip(panel.systems, ends, strict=True):
         values, observed = system.values[:, :end], system.observed[:, :end]
-        means, deviations = robust_mean_and_scale(values, observed)
+        means, deviations = measure(values, observed)
         counts = observed.sum(-1)
         for row, name in enumerate(system.variables):
             count = float(counts[row])
@@ -159,20 +186,25 @@ def learn_scales(
     return scales
 
 
-def scales_of_training(panel: Panel, ends: Sequence[int]) -> dict[str, tuple[float, float]]:
+def scales_of_training(
+    panel: Panel, ends: Sequence[int], *, measure: Measure = robust_mean_and_scale
+) -> dict[str, tuple[float, float]]:
     """Of the training part, and of all there is for what is constant until that ends."""
-    everything = learn_scales(panel, [len(system.times) for system in panel.systems])
-    scales = learn_scales(panel, ends)
+    lengths = [len(system.times) for system in panel.systems]
+    everything = learn_scales(panel, lengths, measure=measure)
+    scales = learn_scales(panel, ends, measure=measure)
     return {name: pair if pair[1] > 0 else everything[name] for name, pair in scales.items()}
 
 
-def learn_centers(panel: Panel, ends: Sequence[int]) -> dict[str, dict[str, float]]:
+def learn_centers(
+    panel: Panel, ends: Sequence[int], *, measure: Measure = robust_mean_and_scale
+) -> dict[str, dict[str, float]]:
     """The mean of every variable over the first `ends` time steps, for each system by its name.
 
     Of what begins later, the mean of all there is.
     """
     return {
-        key_of(system): _means(system, len(system.times)) | _means(system, end)
+        key_of(system): _means(system, len(system.times), measure) | _means(system, end, measure)
         for system, end in zip(panel.systems, ends, strict=True)
     }
 
@@ -197,9 +229,9 @@ def share_scale(scales: Scales) -> dict[str, tuple[float, float]]:
     return {"": (mean, common)}
 
 
-def _means(system: System, end: int) -> dict[str, float]:
+def _means(system: System, end: int, measure: Measure) -> dict[str, float]:
     """Of the variables that were observed in the first `end` time steps."""
     observed = system.observed[:, :end]
-    means, _ = robust_mean_and_scale(system.values[:, :end], observed)
+    means, _ = measure(system.values[:, :end], observed)
     rows = np.flatnonzero(observed.any(-1)).tolist()
     return {system.variables[row]: float(means[row, 0]) for row in rows}

@@ -2,20 +2,19 @@
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import narwhals as nw
 import numpy as np
 import torch
 from torch import Tensor
 
-from orderless.data import Batch, Panel, Series, System, read_panel, write_scores
-from orderless.data.scaling import learn_centers, learn_scales, scales_of_training
-from orderless.data.transform import DEPARTURE, Scaled, Transform, never_changes
-from orderless.errors import DataError
+from orderless.data import Batch, Panel, System, read_panel, write_scores
+from orderless.data.frequency import Frequency
+from orderless.data.transform import Scaled
+from orderless.estimators.alarms import Alarms, Scores, find_alarms, flatten, list_events
 from orderless.estimators.base import (
     Answers,
     Estimator,
@@ -25,34 +24,22 @@ from orderless.estimators.base import (
     check_share,
     draw_seed,
 )
-from orderless.estimators.drift import (
-    Drift,
-    describe_drift,
-    describe_more_gaps,
-    describe_other_frequencies,
-    describe_short_systems,
-    find_drift,
-    learn_ranges,
-    missing_share,
-)
-from orderless.estimators.frequencies import find_frequencies, restore_frequency
+from orderless.estimators.drift import Drift, Origin, describe_drift, find_drift
 from orderless.estimators.report import describe_data, describe_trainings, member_table
 from orderless.models.detection import (
-    FAR,
     KINDS,
+    Calibration,
     DetectionWindows,
     Event,
-    Units,
+    HeldOut,
     check_members,
     check_part,
+    choose_adapt,
     combine,
     cut_detection_windows,
-    find_events,
     fit_stack,
     follow_level,
-    learn_factors,
-    learn_threshold,
-    learn_thresholds,
+    learn_transform,
     to_batch,
     to_scores,
 )
@@ -63,17 +50,8 @@ from orderless.training import Outcome
 if TYPE_CHECKING:
     from orderless.live.streams import ScoreStream
 
-LEAST_ADAPT, ADAPTS = 1000, 5
-"""With adapt="auto", the level of a variable is that of a fifth of the time of `fit`, or more."""
 CENTER = "the mean"
 """What expects every variable at its center: any member should make smaller errors."""
-
-
-class Scores(NamedTuple):
-    """Of each system: its time steps [time], and each of its variables [variable, time]."""
-
-    steps: Answers
-    each: Answers
 
 
 class Detector(Estimator):
@@ -81,13 +59,13 @@ class Detector(Estimator):
 
     It is a stack of members, each of which expects every reading in its own way: `ridge` by the
     past of the variable and the mean of the others, `PCA` and `regression` by short windows of all
-    variables that `fit` saw, `network` by reconstructing stretches that are hidden from it. The
-    score of an entry is its squared error in a unit learned for the variable, the mean over the
-    members that have an answer, averaged over the latest 1, 4 and 16 time steps; beyond 10 units an
-    error counts by its size and not by its square. Members weigh alike: nothing is known of
-    anomalies in `fit`. What `fit` did not see is scored by `ridge` and `network`, which know no
-    names. A constant of `fit` has no unit: where it left its value by more than a millionth of it,
-    it counts as an ordinary variable 10 standard deviations off, and elsewhere not at all.
+    variables that `fit` saw and, if asked for, `network` by reconstructing stretches that are
+    hidden from it. The score of an entry is its squared error in a unit learned for the variable,
+    the mean over the members that have an answer, averaged over the latest 1, 4 and 16 time steps;
+    beyond 10 units an error counts by its size and not by its square. Members weigh alike: nothing
+    is known of anomalies in `fit`. What `fit` did not see is scored by `ridge` and `network`, which
+    know no names. A constant of `fit` has no unit: where it left its value by more than a millionth
+    of it, it counts as an ordinary variable 10 standard deviations off, and elsewhere not at all.
 
     The threshold comes from held-out training data, never from the data that is scored. Where fewer
     variables are observed than was normal then, scores vary more: they are lowered, as much as they
@@ -98,21 +76,22 @@ class Detector(Estimator):
     **Main parameters**
     - context: time steps in a window of the network; 96 or a quarter of the training data if None.
     - contamination: the share of normal time steps that may raise an alarm.
-    - adapt: the level of a variable is the median of so many latest time steps, so a shift that
-      lasts longer than half of them is said, and alarms end; "auto" is a fifth of the time steps of
-      `fit` and at least 1000, None never. A fault that lasts as long becomes normal, too.
-    - members: which members there are, of `ridge`, `PCA`, `regression` and `network`; all if None.
-      The first three are closed forms: without the network, `fit` takes seconds.
+    - adapt: where the median of so many latest time steps is beyond the range of `fit`, it is the
+      level of the variable: a shift that lasts longer than half of them is said, and alarms end;
+      "auto" is a fifth of the time steps of `fit` and at least 1000, None never. A fault that lasts
+      as long becomes normal, too.
+    - members: which members there are, of `ridge`, `PCA`, `regression` and `network`. None is the
+      first three: closed forms, fitted in seconds. The network takes minutes, and what it adds was
+      not worth its weight so far.
     - preset, network, epochs, random_state: as for `Forecaster`.
 
     **Other parameters**
     - validation_share, strict_variables, training, device, precision, verbose: as for
       `Forecaster`.
 
-    **Fitted**: `threshold_`, `thresholds_` (of each variable), `factors_`, `units_`, `ranges_`,
-    `adapt_`, `variables_in_`, `context_`, `frequencies_` (of the training data, the commonest
-    first), `stack_`, `weights_`, `errors_` (of each member, squared and held out), `history_`,
-    `report_`, `seed_`.
+    **Fitted**: `threshold_`, `calibration_` (units and all thresholds), `origin_` (what the data
+    were like), `frequencies_`, `adapt_`, `context_`, `variables_in_`, `stack_`, `weights_`,
+    `errors_` (of each member, squared and held out), `history_`, `report_`, `seed_`.
     """
 
     kinds = KINDS
@@ -171,19 +150,18 @@ class Detector(Estimator):
         self.seed_ = draw_seed(self.random_state, checkpoint)
         windows = cut_detection_windows(panel, self.context, self.validation_share)
         self.context_ = windows.context
-        self.adapt_ = self._find_adapt(panel)
+        self.adapt_ = choose_adapt(self.adapt, [len(one.times) for one in panel.systems])
         self.contamination_ = float(self.contamination)
         self._drift_is_said = False
         self.variables_in_ = panel.variables
-        lengths = [len(system.times) for system in panel.systems]
-        self.shortest_ = min(self.context_, *lengths)
-        self.missing_ = missing_share(panel, self.context_)
-        self.frequencies_ = find_frequencies(panel, windows.train)
-        self.transform_ = self._learn_transform(panel, windows)
+        self.transform_ = learn_transform(panel, windows.ends)
         judged = self.transform_.moving or set(panel.variables)
         check_part(panel, windows.held_out, "find the threshold", judged)
-        self.ranges_ = learn_ranges(self.transform_.apply_all(panel), self.transform_.moving)
-        systems = self.apply_all(panel)
+        systems = self.transform_.apply_all(panel)
+        self.origin_ = Origin.learn(
+            panel, windows.train, self.context_, systems, self.transform_.moving
+        )
+        systems = self._follow(systems)
         outcomes = self._fit_members(systems, windows, checkpoint)
         self._calibrate(systems, [begin for begin, _ in windows.held_out])
         self._write_report(panel, windows, outcomes)
@@ -209,13 +187,7 @@ class Detector(Estimator):
         """
         panel, scores = self._read_and_score(data, columns)
         above = [one - self.threshold_ for one in scores.steps]
-        table = write_scores(panel, above, name="score")
-        if panel.form.kind in ("array", "arrays"):
-            return table
-        if isinstance(table, Mapping):
-            return np.asarray(table["score"])
-        column = nw.from_native(table, eager_only=True)["score"]
-        return column.to_native() if column.implementation.is_pandas() else column.to_numpy()
+        return flatten(panel, write_scores(panel, above, name="score"), "score")
 
     def predict(self, data: Any, *, per_variable: bool = False, **columns: Hashable) -> Any:
         """Whether each time step is an anomaly: its score above `threshold_`.
@@ -225,14 +197,15 @@ class Detector(Estimator):
         the held-out time steps of `fit` were too few for the share asked for.
         """
         panel, scores = self._read_and_score(data, columns)
-        if self.too_few_ is not None:
+        if (few := self.calibration_.too_few) is not None:
             warnings.warn(
-                f"{self.too_few_} held-out time steps are too few for so small a `contamination`: "
-                "the threshold is the highest of their scores, and false alarms may increase. Fit "
-                "on more data, or with a larger `validation_share`.",
+                f"{few} held-out time steps are too few for so small a `contamination`: the "
+                "threshold is the highest of their scores, and false alarms may increase. Fit on "
+                "more data, or with a larger `validation_share`.",
                 stacklevel=2,
             )
-        alarms = self._alarms(panel, scores) if per_variable else self._alarm(scores)
+        found = self.alarms_panel(panel, scores)
+        alarms = found.each if per_variable else found.steps
         return write_scores(panel, alarms, name="anomaly")
 
     def events(self, data: Any, **columns: Hashable) -> list[Event]:
@@ -246,14 +219,15 @@ class Detector(Estimator):
 
     def events_panel(self, panel: Panel, scores: Scores) -> list[Event]:
         """What `events` gives, for data that is read and scored."""
-        found = zip(
-            panel.systems, *scores, self._alarm(scores), self._alarms(panel, scores), strict=True
-        )
-        return [
-            event
-            for system, *rest in found
-            for event in find_events(system.name, system.times, system.variables, *rest)
+        return list_events(panel, scores, self.alarms_panel(panel, scores))
+
+    def alarms_panel(self, panel: Panel, scores: Scores) -> Alarms:
+        """What `predict` gives, with and without `per_variable`."""
+        own = [
+            self.calibration_.thresholds_of(system.variables, self.transform_)
+            for system in panel.systems
         ]
+        return find_alarms(scores, self.threshold_, own)
 
     def score_panel(self, panel: Panel) -> Scores:
         """Both that `score` gives, for data that is read, at the price of one."""
@@ -268,9 +242,13 @@ class Detector(Estimator):
 
         members: which variables [variable] of each are some; found in the time steps if None.
         """
-        each = self._in_units(self._errors(systems, members), systems)
+        units, weights = self.calibration_.units, self.stack_.weights
+        each = [
+            to_scores(errors, system, units, weights)
+            for errors, system in zip(self._errors(systems, members), systems, strict=True)
+        ]
         rows = [one[system.restore] for one, system in zip(each, systems, strict=True)]
-        return Scores(combine(each, systems, self.transform_, self.factors_), rows)
+        return Scores(combine(each, systems, self.transform_, self.calibration_.factors), rows)
 
     def stream(self, *, group: Hashable = None) -> "ScoreStream":
         """Scores tick by tick: `push` readings and a time, and get what `score` would say.
@@ -337,7 +315,8 @@ class Detector(Estimator):
 
     def drift(self, panel: Panel, scores: Scores) -> Drift:
         """How data that was scored differs from that of `fit`: alarms, ranges, levels."""
-        return find_drift(self.transform_.apply_all(panel), self.ranges_, self._alarm(scores))
+        alarms = self.alarms_panel(panel, scores).steps
+        return find_drift(self.transform_.apply_all(panel), self.origin_.ranges, alarms)
 
     def warn_of_drift(self, panel: Panel, scores: Scores, *, stacklevel: int = 2) -> None:
         """Say where false alarms may increase because the data is not of the kind `fit` had.
@@ -345,37 +324,16 @@ class Detector(Estimator):
         `score` and `predict` say it of data that they read themselves; that the data are not what
         was fitted, once.
         """
-        found = [
-            describe_other_frequencies(panel, self.frequencies_),
-            describe_short_systems(panel, self.shortest_),
-            describe_more_gaps(panel, self.context_, self.missing_),
-        ]
+        found = self.origin_.describe_differences(panel)
         if not self._drift_is_said:
             steps = sum(len(one) for one in scores.steps)
             # What few held-out time steps could not show is no promise.
-            share = self.contamination_ if self.too_few_ is None else 1.0
-            words = describe_drift(self.drift(panel, scores), share, steps)
-            found.append(words)
-            self._drift_is_said = words is not None
-        for words in filter(None, found):
+            share = self.contamination_ if self.calibration_.too_few is None else 1.0
+            if words := describe_drift(self.drift(panel, scores), share, steps):
+                found.append(words)
+                self._drift_is_said = True
+        for words in found:
             warnings.warn(words, stacklevel=stacklevel)
-
-    def _alarm(self, scores: Scores) -> Answers:
-        """Which time steps raise an alarm, [time] of each system."""
-        return [one > self.threshold_ for one in scores.steps]
-
-    def _alarms(self, panel: Panel, scores: Scores) -> Answers:
-        """Which variables raise one of their own, [variable, time] of each system."""
-        return [
-            each > self.thresholds_of(system.variables)[:, None]
-            for each, system in zip(scores.each, panel.systems, strict=True)
-        ]
-
-    def thresholds_of(self, names: Sequence[str]) -> np.ndarray:
-        """Of variables that `fit` did not see, the middle one; a constant has none to pass."""
-        middle = float(np.median(list(self.thresholds_.values()))) if self.thresholds_ else 0.0
-        constant = self.transform_.is_constant(names)
-        return np.where(constant, 0.0, [self.thresholds_.get(name, middle) for name in names])
 
     def _check_settings(self) -> None:
         check_count("epochs", self.epochs, 1)
@@ -387,37 +345,15 @@ class Detector(Estimator):
         check_share("contamination", self.contamination)
         check_share("validation_share", self.validation_share)
 
-    def _find_adapt(self, panel: Panel) -> int | None:
-        if self.adapt != "auto":
-            return None if self.adapt is None else int(self.adapt)
-        longest = max(len(system.times) for system in panel.systems)
-        return max(LEAST_ADAPT, longest // ADAPTS)
-
-    def _learn_transform(self, panel: Panel, windows: DetectionWindows) -> Transform:
-        """Units of every variable with two readings in a system or more.
-
-        Also of a sensor that begins in the held-out part. A single reading does not make a
-        constant: it counts as new.
-        """
-        lengths = [len(system.times) for system in panel.systems]
-        scales = learn_scales(panel, lengths) | scales_of_training(panel, windows.ends)
-        again = _read_twice(panel)
-        scales = {name: pair for name, pair in scales.items() if name in again}
-        if not scales:
-            raise DataError(
-                "No variable has two readings or more, so nothing shows what is normal. Give `fit` "
-                "more rows."
-            )
-        several = panel.form.group is not None or len(panel.systems) > 1
-        centers = learn_centers(panel, windows.ends) if several else None
-        return Transform(scales, centers=centers, watch_constants=True)
-
     def apply_all(self, panel: Panel) -> list[Scaled]:
         """Every system in the units of the members, around its level."""
-        systems = self.transform_.apply_all(panel)
+        return self._follow(self.transform_.apply_all(panel))
+
+    def _follow(self, systems: Sequence[Scaled]) -> list[Scaled]:
+        """Every system around its level."""
         if self.adapt_ is None:
-            return systems
-        return [follow_level(one, self.adapt_) for one in systems]
+            return list(systems)
+        return [follow_level(one, self.adapt_, self.origin_.ranges) for one in systems]
 
     def _fit_members(
         self,
@@ -429,16 +365,11 @@ class Detector(Estimator):
             self._batch(one.pick(np.arange(len(one.names)), end=end))
             for one, end in zip(systems, windows.ends, strict=True)
         ]
-        whole = [self._batch(one) for one in systems]
-        series = Series.from_arrays(
-            [one.values[0].numpy() for one in whole],
-            [(one.observed & one.members.unsqueeze(-1))[0].numpy() for one in whole],
-        )
         fitted = fit_stack(
             check_members(self.members),
             batches,
+            [self._batch(one) for one in systems],
             windows,
-            series,
             len(self.transform_.moving),
             lambda: build_network_config(
                 self.preset, self.context_, self.network, center="none", scale=False, skip=False
@@ -453,53 +384,34 @@ class Detector(Estimator):
 
     def _calibrate(self, systems: Sequence[Scaled], begins: Sequence[int]) -> None:
         """Which error is normal for each variable, and which score is not, on the held-out part."""
-        parts = zip(self._errors(systems), systems, begins, strict=True)
-        held_out, errors = [], []
-        for found, system, begin in parts:
-            part = system.pick(np.arange(len(system.names)), begin)
-            near = part.observed & (np.abs(part.values) <= FAR)
-            held_out.append(replace(part, observed=near))
-            errors.append(np.where(near, found[..., begin:], np.nan))
-        constant = all(never_changes(one.values, one.observed).all() for one in held_out)
-        if constant and self.transform_.moving:
+        held_out = HeldOut.cut(systems, self._errors(systems), begins)
+        if held_out.constant and self.transform_.moving:
             warnings.warn(
                 "No variable changes in the held-out part, at the end of the data: the threshold "
                 "is that of constants, and false alarms may increase. Fit on data that ends before "
                 "it becomes constant, or with a larger `validation_share`.",
                 stacklevel=4,
             )
-        self.units_ = Units.learn(errors, held_out, self.transform_.moving)
-        each = self._in_units(errors, held_out)
-        self.thresholds_ = learn_thresholds(
-            each, held_out, self.transform_.moving, self.contamination
-        )
-        self.factors_ = learn_factors(
-            each,
+        self.calibration_ = Calibration.learn(
             held_out,
             self.transform_,
-            self._score,
-            share=self.contamination,
-            seed=self.seed_,
+            self.stack_.weights,
+            self._errors,
+            self.contamination_,
+            self.seed_,
         )
-        self.threshold_, self.too_few_ = learn_threshold(
-            each, held_out, self.transform_, self.factors_, self.contamination
-        )
-        if not self.transform_.moving:
-            # It lies between 0 and the score of a departure.
-            self.threshold_, self.too_few_ = DEPARTURE, None
-        squares = {name: _mean_square(errors, i) for i, name in enumerate(self.weights_)}
-        center = [np.where(one.observed, one.values, np.nan)[None] for one in held_out]
-        self.errors_ = {CENTER: _mean_square(center, 0)} | squares
+        squares = {name: held_out.mean_square(i) for i, name in enumerate(self.weights_)}
+        self.errors_ = {CENTER: held_out.mean_square(None)} | squares
 
-    def _score(self, systems: Sequence[Scaled]) -> Answers:
-        """Scores [variable, time] of each system, variables in canonical order."""
-        return self._in_units(self._errors(systems), systems)
+    @property
+    def threshold_(self) -> float:
+        """The score above which a time step raises an alarm."""
+        return self.calibration_.threshold
 
-    def _in_units(self, errors: Sequence[np.ndarray], systems: Sequence[Scaled]) -> Answers:
-        return [
-            to_scores(one, system, self.units_, self.stack_.weights)
-            for one, system in zip(errors, systems, strict=True)
-        ]
+    @property
+    def frequencies_(self) -> Sequence[Frequency]:
+        """Those of the training data, the commonest first."""
+        return self.origin_.frequencies
 
     @torch.inference_mode()
     def _errors(
@@ -525,18 +437,12 @@ class Detector(Estimator):
     def _write_report(
         self, panel: Panel, windows: DetectionWindows, outcomes: Mapping[str, Outcome]
     ) -> None:
-        share = f"{100 * self.contamination:g} %"
-        meaning = f"at most {share} of the held-out time steps lie above it"
-        if self.too_few_ is not None:
-            meaning = f"the highest of {self.too_few_} held-out time steps, too few for {share}"
-        if not self.transform_.moving:
-            meaning = "nothing changes, and any change lies above it"
         self.report_ = [
             f"data      {describe_data(panel)}",
             f"windows   {len(windows.train):,} to train, {len(windows.validation):,} to validate; "
             f"context {self.context_}",
             *describe_trainings(outcomes),
-            f"threshold {self.threshold_:.3g}: {meaning}",
+            f"threshold {self.calibration_.describe(self.contamination_)}",
             "errors    squared, of the held-out part; the unit is the variance of each variable",
             *member_table(
                 {name: (error,) for name, error in self.errors_.items()}, self.weights_, ("MSE",)
@@ -545,36 +451,13 @@ class Detector(Estimator):
 
     def _fitted_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         facts, tensors = super()._fitted_state()
-        facts |= {"context": self.context_, "threshold": self.threshold_}
-        facts |= {"adapt": self.adapt_, "ranges": self.ranges_, "thresholds": self.thresholds_}
-        facts |= {"contamination": self.contamination_}
-        facts |= {"factors": self.factors_, "units": asdict(self.units_)}
-        facts |= {"shortest": self.shortest_, "missing": self.missing_, "too_few": self.too_few_}
-        facts |= {"frequencies": [asdict(one) for one in self.frequencies_]}
-        return facts, tensors
+        facts |= {"context": self.context_, "contamination": self.contamination_}
+        facts |= {"adapt": self.adapt_, "origin": asdict(self.origin_)}
+        return facts | {"calibration": asdict(self.calibration_)}, tensors
 
     def _restore(self, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.context_, self.threshold_ = facts["context"], facts["threshold"]
-        self.adapt_, self.ranges_ = facts["adapt"], facts["ranges"]
-        self.thresholds_, self.contamination_ = facts["thresholds"], facts["contamination"]
+        self.context_, self.contamination_ = facts["context"], facts["contamination"]
+        self.adapt_, self.origin_ = facts["adapt"], Origin.from_facts(facts["origin"])
+        self.calibration_ = Calibration.from_facts(facts["calibration"])
         self._drift_is_said = False
-        self.shortest_, self.missing_ = facts["shortest"], facts["missing"]
-        self.too_few_, self.units_ = facts["too_few"], Units(**facts["units"])
-        self.frequencies_ = tuple(restore_frequency(one) for one in facts["frequencies"])
-        self.factors_ = [(int(size), float(factor)) for size, factor in facts["factors"]]
         super()._restore(facts, tensors)
-
-
-def _read_twice(panel: Panel) -> set[str]:
-    """Variables with two readings or more in a system."""
-    return {
-        system.variables[row]
-        for system in panel.systems
-        for row in np.flatnonzero(system.observed.sum(-1) > 1).tolist()
-    }
-
-
-def _mean_square(errors: Sequence[np.ndarray], member: int) -> float:
-    """Over all entries for which a member has an answer."""
-    known = np.concatenate([one[member][np.isfinite(one[member])] for one in errors])
-    return float(np.square(known).mean()) if len(known) else 0.0

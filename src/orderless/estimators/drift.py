@@ -2,12 +2,15 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from orderless.data import Panel
 from orderless.data.frequency import Frequency
 from orderless.data.transform import Scaled
+from orderless.estimators.frequencies import find_frequencies, restore_frequency
 
 MANY_GAPS = 0.02
 """Share of readings that may be missing beyond twice that of `fit` before a warning: where others
@@ -60,10 +63,8 @@ def describe_short_systems(panel: Panel, shortest: int) -> str | None:
     )
 
 
-def describe_more_gaps(panel: Panel, context: int, before: float | None) -> str | None:
-    """Of a share of missing readings well above that of `fit`, where that is known."""
-    if before is None:
-        return None
+def describe_more_gaps(panel: Panel, context: int, before: float) -> str | None:
+    """Of a share of missing readings well above that of `fit`."""
     missing = missing_share(panel, context)
     if missing <= 2 * before + MANY_GAPS:
         return None
@@ -86,6 +87,57 @@ def missing_share(panel: Panel, context: int) -> float:
         seen += int(counts.sum())
         entries += int(((counts > 0) * np.diff(starts, append=steps)).sum())
     return 1 - seen / max(entries, 1)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the data of `fit` were like.
+
+    frequencies     the commonest first
+    shortest        time steps of the shortest system, or a context
+    missing         share of missing readings
+    ranges          of scaled values, see `learn_ranges`
+    """
+
+    frequencies: Sequence[Frequency]
+    context: int
+    shortest: int
+    missing: float
+    ranges: Mapping[str, Sequence[float]]
+
+    @classmethod
+    def learn(
+        cls,
+        panel: Panel,
+        windows: Tensor,
+        context: int,
+        systems: Sequence[Scaled],
+        moving: Collection[str],
+    ) -> "Origin":
+        """From the data of `fit`, its training windows and its scaled systems."""
+        return cls(
+            find_frequencies(panel, windows),
+            context,
+            min(context, *(len(system.times) for system in panel.systems)),
+            missing_share(panel, context),
+            learn_ranges(systems, moving),
+        )
+
+    def describe_differences(self, panel: Panel) -> list[str]:
+        """Where data is of another kind, so that false alarms may increase."""
+        found = (
+            describe_other_frequencies(panel, self.frequencies),
+            describe_short_systems(panel, self.shortest),
+            describe_more_gaps(panel, self.context, self.missing),
+        )
+        return [words for words in found if words]
+
+    @classmethod
+    def from_facts(cls, facts: Mapping[str, Any]) -> "Origin":
+        """What `asdict` made of it."""
+        frequencies = tuple(restore_frequency(one) for one in facts["frequencies"])
+        rest = (facts[name] for name in ("context", "shortest", "missing", "ranges"))
+        return cls(frequencies, *rest)
 
 
 @dataclass(frozen=True)
@@ -154,8 +206,8 @@ def describe_drift(drift: Drift, contamination: float = 1.0, steps: int = 0) -> 
     parts = []
     if drift.alarms > ALARMS * contamination and drift.alarms * steps >= FEWEST_ALARMS:
         parts.append(
-            f"{drift.alarms:.0%} of the time steps raise an alarm, and {contamination:.2g} of "
-            "normal ones should"
+            f"{drift.alarms:.0%} of the time steps raise an alarm, and "
+            f"{100 * contamination:.2g}% of normal ones should"
         )
     if drift.shifted:
         worst = sorted(drift.shifted, key=lambda name: -abs(drift.shifted[name]))

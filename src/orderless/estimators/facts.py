@@ -127,19 +127,31 @@ FACTS: dict[str, Check] = {
         SHARED
         | {
             "context": STEPS,
-            "shortest": STEPS,
-            "threshold": number(),
-            "factors": listing(listing(number(), 2)),
-            "adapt": optional(STEPS),
             "contamination": number(0, 1),
-            "ranges": mapping(listing(number(), 2)),
-            "thresholds": mapping(number(0)),
-            "units": record(
-                {"variables": listing(mapping(number(1e-12))), "overall": listing(number(1e-12))}
+            "adapt": optional(STEPS),
+            "origin": record(
+                {
+                    "frequencies": FREQUENCIES,
+                    "context": STEPS,
+                    "shortest": STEPS,
+                    "missing": number(0, 1),
+                    "ranges": mapping(listing(number(), 2)),
+                }
             ),
-            "missing": optional(number(0, 1)),
-            "frequencies": FREQUENCIES,
-            "too_few": optional(whole(0)),
+            "calibration": record(
+                {
+                    "factors": listing(listing(number(), 2)),
+                    "threshold": number(),
+                    "thresholds": mapping(number(0)),
+                    "too_few": optional(whole(0)),
+                    "units": record(
+                        {
+                            "variables": listing(mapping(number(1e-12))),
+                            "overall": listing(number(1e-12)),
+                        }
+                    ),
+                }
+            ),
         }
     ),
 }

@@ -20,7 +20,7 @@ from orderless.io import check_destination, whole_file
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from orderless.estimators.detector import Scores
+    from orderless.estimators.alarms import Scores
     from orderless.estimators.forecaster import Forecaster
 
 MOST_PANELS = 9

@@ -23,7 +23,7 @@ from orderless.data.groups import match_groups
 from orderless.data.transform import Scaled
 from orderless.errors import DataError, ModelFileError, VariableMismatch
 from orderless.live.rows import COUNTED, Clock, Rows, read_readings
-from orderless.models.detection import find_members, level_at, level_stride
+from orderless.models.detection import around_levels, find_members, level_at, level_stride
 from orderless.models.detection.network import Reconstruction
 from orderless.models.fingerprint import fingerprint
 from orderless.models.threads import threads_for
@@ -253,7 +253,8 @@ class ScoreStream(Stream[Score]):
         steps, each = self.model.score_scaled([recent], [members])
         score, last = float(steps[0][-1]), each[0][:, -1]
         seen = sorted(np.flatnonzero(~np.isnan(last)), key=lambda row: -last[row])
-        above = last > self.model.thresholds_of(names)
+        own = self.model.calibration_.thresholds_of(names, self.model.transform_)
+        above = last > own
         return Score(
             self.number,
             time,
@@ -273,10 +274,8 @@ class ScoreStream(Stream[Score]):
             return replace(part, restore=whole.restore), find_members(whole)
         recent = self.model.transform_.apply_all(self._panel(begin))[0]
         if self.model.adapt_ is not None:
-            values, departures = self._levels_from(begin, length)
-            recent = replace(
-                recent, values=recent.values - values, departures=recent.departures - departures
-            )
+            levels = self._levels_from(begin, length)
+            recent = around_levels(recent, *levels, self.model.origin_.ranges)
         return recent, ~self.model.transform_.is_constant(recent.names)
 
     def _is_familiar(self) -> bool:

@@ -74,13 +74,16 @@ def random_score(seed: int) -> Score:
 
 
 def _fit_orderless(rows: np.ndarray, seed: int, options: Mapping[str, Any]) -> Fitted:
+    """The stack as it comes; under the rules of the paper the network alone."""
+    by_square = options.get("score") == SQUARED_ERROR
     model = Detector(
+        members="network" if by_square else None,
         random_state=seed,
         verbose=False,
         **options["detector"],
         **training_of(options["budget"]),
     ).fit(rows)
-    score = squared_error if options.get("score") == SQUARED_ERROR else own_score
+    score = squared_error if by_square else own_score
     epochs = sum(len(history) - 1 for history in model.history_.values())
     errors = {f"mse of {name}": error for name, error in model.errors_.items()}
     return Fitted(score(model), errors, epochs)

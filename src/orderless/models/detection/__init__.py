@@ -1,23 +1,19 @@
 """Members that detect anomalies, a file each; how their errors become scores."""
 
+from orderless.models.detection.calibration import Calibration, HeldOut
 from orderless.models.detection.events import Event, find_events
 from orderless.models.detection.fit import KINDS, MEMBERS, FittedStack, check_members, fit_stack
 from orderless.models.detection.inputs import (
-    FAR,
+    around_levels,
+    choose_adapt,
     find_members,
     follow_level,
+    learn_transform,
     level_at,
     level_stride,
     to_batch,
 )
-from orderless.models.detection.scores import (
-    Units,
-    combine,
-    learn_factors,
-    learn_threshold,
-    learn_thresholds,
-    to_scores,
-)
+from orderless.models.detection.scores import combine, to_scores
 from orderless.models.detection.windows import (
     DetectionWindows,
     check_part,
@@ -25,24 +21,24 @@ from orderless.models.detection.windows import (
 )
 
 __all__ = [
-    "FAR",
     "KINDS",
     "MEMBERS",
+    "Calibration",
     "DetectionWindows",
     "Event",
     "FittedStack",
-    "Units",
+    "HeldOut",
+    "around_levels",
     "check_members",
     "check_part",
+    "choose_adapt",
     "combine",
     "cut_detection_windows",
     "find_events",
     "find_members",
     "fit_stack",
     "follow_level",
-    "learn_factors",
-    "learn_threshold",
-    "learn_thresholds",
+    "learn_transform",
     "level_at",
     "level_stride",
     "to_batch",

@@ -28,7 +28,9 @@ from orderless.nn import NetworkConfig, ReconstructionNetwork
 from orderless.training import Outcome
 
 KINDS: Mapping[str, Any] = {one.kind: one for one in (Ridge, Joint, Reconstruction)}
-MEMBERS = (Ridge.name, PCA, REGRESSION, Reconstruction.name)
+CLOSED = (Ridge.kind, PCA, REGRESSION)
+"""Closed forms: the default. The network made the stack worse wherever it was tried."""
+MEMBERS = (*CLOSED, Reconstruction.kind)
 """What a user may ask for."""
 
 
@@ -41,9 +43,9 @@ class FittedStack:
 
 
 def check_members(members: Sequence[str] | str | None) -> tuple[str, ...]:
-    """The names of members that a user asked for; all if None."""
+    """The names of members that a user asked for; the closed forms if None."""
     if members is None:
-        return MEMBERS
+        return CLOSED
     asked = (members,) if isinstance(members, str) else tuple(members)
     if not asked or any(one not in MEMBERS for one in asked) or len(set(asked)) < len(asked):
         raise SettingError(f"`members` is {members!r}; choose from {', '.join(MEMBERS)}.")
@@ -53,25 +55,29 @@ def check_members(members: Sequence[str] | str | None) -> tuple[str, ...]:
 def fit_stack(
     names: Sequence[str],
     batches: Sequence[Batch],
+    wholes: Sequence[Batch],
     windows: DetectionWindows,
-    series: Series,
     known: int,
     config: Callable[[], NetworkConfig],
     run: Run,
 ) -> FittedStack:
     """Fit the members of these names.
 
-    batches: the training part of each system. series: all of it, for the windows of the network.
+    batches: the training part of each system. wholes: all of it, for the windows of the network.
     known: how many variables move in `fit`. Members of them all together need at least one, and
     not too many; where only they were asked for and cannot be had, there is a ridge.
     """
     members: list[Member] = []
     outcomes = {}
     for name in names:
-        if name == Ridge.name:
+        if name == Ridge.kind:
             members.append(Ridge.fit(batches))
-        elif name == Reconstruction.name:
+        elif name == Reconstruction.kind:
             network = run.draw(lambda: ReconstructionNetwork(config()))
+            series = Series.from_arrays(
+                [one.values[0].numpy() for one in wholes],
+                [(one.observed & one.members.unsqueeze(-1))[0].numpy() for one in wholes],
+            )
             task = ReconstructionTask(
                 network, series, windows.context, windows.train, windows.validation
             )

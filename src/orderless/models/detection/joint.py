@@ -21,7 +21,7 @@ from orderless.data import Batch
 from orderless.models.detection.inputs import WITHIN, is_evidence
 from orderless.models.facts import STEPS
 from orderless.models.member import State
-from orderless.schema import Check, number, optional, record, whole
+from orderless.schema import number, optional, record, whole
 
 PCA, REGRESSION = "PCA", "regression"
 WINDOW = {PCA: 10, REGRESSION: 3}
@@ -53,8 +53,8 @@ class Joint:
     count: int
     noise: float | None
     kind: ClassVar[str] = "joint"
-    schema: ClassVar[Check] = record(
-        {"window": STEPS, "count": whole(1), "noise": optional(number(0))}
+    schema = staticmethod(
+        record({"window": STEPS, "count": whole(1), "noise": optional(number(0))})
     )
     _latest: dict[tuple[int, ...], tuple[Tensor, Tensor]] = field(
         default_factory=dict, repr=False, compare=False
@@ -120,10 +120,9 @@ class Joint:
             filled = _fill(torch.where(known, values[far], 0.0), known, present)
             credible[far] = torch.where(observed[far], filled, 0.0)
         parts = []
-        for windows, known in _windows(credible, observed, self.window):
-            gaps = (~known).any(1).nonzero()[:, 0]
+        for windows, gaps, known in _windows(credible, observed, self.window):
             if len(gaps):
-                windows[gaps] = _fill(windows[gaps], known[gaps], whole)
+                windows[gaps] = _fill(windows[gaps], known, whole)
             parts.append((windows @ whole[:, last]) * scale)
         # What was filled in is what was expected, more or less.
         return torch.cat(parts) + values - credible
@@ -174,31 +173,30 @@ def _moments(batches: Sequence[Batch], window: int, count: int) -> Tensor:
             seen[:, numbers[rows]] = batch.observed[place, rows].T
             values = batch.values.new_zeros(seen.shape)
             values[:, numbers[rows]] = batch.values[place, rows].T.clamp(-WITHIN, WITHIN)
-            whole = bool(seen.all())
-            for windows, known in _windows(torch.where(seen, values, 0.0), seen, window):
-                complete = windows[known.all(1)] if whole else windows
-                sums += (complete.T @ complete).double()
-                if whole:
-                    pairs += len(complete)
-                else:
-                    known = known.float()
-                    pairs += (known.T @ known).double()
+            for windows, gaps, known in _windows(torch.where(seen, values, 0.0), seen, window):
+                sums += (windows.T @ windows).double()
+                pairs += len(windows) - len(gaps) + (known.float().T @ known.float()).double()
     return sums / pairs.clamp(min=1.0)
 
 
-def _windows(values: Tensor, known: Tensor, window: int) -> Iterator[tuple[Tensor, Tensor]]:
+def _windows(values: Tensor, known: Tensor, window: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Windows that end at each time step [row, window x variable], some after the other.
 
-    What lies before the beginning is not known.
+    With each block which of its rows have gaps, and what is known of these rows. What lies before
+    the beginning is not known.
     """
     before = (0, 0, window - 1, 0)
     padded = torch.nn.functional.pad(values, before)
     marked = torch.nn.functional.pad(known, before)
+    incomplete = (~marked.all(1)).unfold(0, window, 1).any(1)
     for begin in range(0, len(values), ROWS_AT_ONCE):
-        rows = slice(begin, min(begin + ROWS_AT_ONCE, len(values)) + window - 1)
-        yield tuple(
-            one[rows].unfold(0, window, 1).transpose(1, 2).flatten(1) for one in (padded, marked)
+        end = min(begin + ROWS_AT_ONCE, len(values))
+        windows, marks = (
+            one[begin : end + window - 1].unfold(0, window, 1).transpose(1, 2)
+            for one in (padded, marked)
         )
+        gaps = incomplete[begin:end].nonzero()[:, 0]
+        yield windows.flatten(1), gaps, marks[gaps].flatten(1)
 
 
 def _fill(values: Tensor, known: Tensor, precision: Tensor) -> Tensor:

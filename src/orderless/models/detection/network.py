@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from orderless.models.facts import NETWORK, STEPS, rebuild
 from orderless.models.fingerprint import fingerprint
 from orderless.models.member import State
 from orderless.nn import NetworkConfig, ReconstructionNetwork
-from orderless.schema import Check, record
+from orderless.schema import record
 from orderless.training.losses import mse
 
 PASSES = 4
@@ -31,9 +31,13 @@ class Reconstruction:
 
     network: ReconstructionNetwork
     context: int
-    name: ClassVar[str] = "network"
     kind: ClassVar[str] = "network"
-    schema: ClassVar[Check] = record({"config": NETWORK, "context": STEPS})
+    schema = staticmethod(record({"config": NETWORK, "context": STEPS}))
+
+    @property
+    def name(self) -> str:
+        """A column of a table; the only one of its kind."""
+        return self.kind
 
     def __call__(self, batch: Batch) -> Tensor:
         """Errors [window, variable, time]; 0 where nothing was observed of a member."""
@@ -54,9 +58,7 @@ class Reconstruction:
             )
             found = torch.cat(
                 [
-                    reconstruct(
-                        self.network, *(one.to(device) for one in block), numbers.to(device)
-                    )
+                    reconstruct(self.network, *(one.to(device) for one in (*block, numbers)))
                     for block in blocks
                 ]
             ).to(total.device)
@@ -155,7 +157,7 @@ class ReconstructionTask:
 
 
 def reconstruct(
-    module: nn.Module, values: Tensor, observed: Tensor, members: Tensor, numbers: Tensor
+    module: Any, values: Tensor, observed: Tensor, members: Tensor, numbers: Tensor
 ) -> Tensor:
     """Each entry [window, variable, time] as reconstructed from those of the other passes.
 

@@ -15,7 +15,7 @@ from orderless.data import Batch
 from orderless.models.detection.inputs import WITHIN, is_evidence
 from orderless.models.facts import STEPS
 from orderless.models.member import State
-from orderless.schema import Check, record
+from orderless.schema import record
 
 LAGS = 8
 PENALTY = 1e-3
@@ -32,9 +32,13 @@ class Ridge:
 
     coefficients: Tensor
     lags: int = LAGS
-    name: ClassVar[str] = "ridge"
     kind: ClassVar[str] = "ridge"
-    schema: ClassVar[Check] = record({"lags": STEPS})
+    schema = staticmethod(record({"lags": STEPS}))
+
+    @property
+    def name(self) -> str:
+        """A column of a table; the only one of its kind."""
+        return self.kind
 
     @classmethod
     def fit(cls, batches: Iterable[Batch], lags: int = LAGS) -> Self:
@@ -57,9 +61,15 @@ class Ridge:
 
     def __call__(self, batch: Batch) -> Tensor:
         """Errors [window, variable, time]; 0 where nothing was observed of a member."""
-        parts = [features @ self.coefficients for _, features in _features(batch, self.lags)]
+        past, company = _histories(batch, self.lags)
+        length = batch.values.shape[-1]
+        *weights, rest = self.coefficients.tolist()
+        expected = torch.full_like(batch.values, rest)
+        for lag, weight in enumerate(weights):
+            source, begin = (past, lag) if lag < self.lags else (company, lag - self.lags)
+            expected.add_(source[..., begin : begin + length], alpha=weight)
         counts = batch.observed & batch.members.unsqueeze(-1)
-        return torch.where(counts, batch.values - torch.cat(parts, -1), 0.0)
+        return torch.where(counts, batch.values - expected, 0.0)
 
     def to(self, device: torch.device) -> None:
         """It is as fast on the CPU, where systems are prepared."""
@@ -79,8 +89,11 @@ class Ridge:
         return cls(state.tensors["coefficients"], state.facts["lags"])
 
 
-def _features(batch: Batch, lags: int) -> Iterable[tuple[int, Tensor]]:
-    """Features [window, variable, time, feature] of some time steps after the other."""
+def _histories(batch: Batch, lags: int) -> tuple[Tensor, Tensor]:
+    """The own values and the mean of the others [window, variable, lags + time].
+
+    Before the beginning everything is as at the beginning.
+    """
     evidence = is_evidence(batch)
     values = torch.where(batch.observed, batch.values.clamp(-WITHIN, WITHIN), 0.0)
     own = _fill(values, batch.observed, lags)
@@ -88,12 +101,19 @@ def _features(batch: Batch, lags: int) -> Iterable[tuple[int, Tensor]]:
     others = near.sum(1, keepdim=True) - near
     count = evidence.sum(1, keepdim=True) - evidence.long()
     mean = others / count.clamp(min=1)
+    past, company = (
+        torch.nn.functional.pad(one, (lags, 0), mode="replicate") for one in (own, mean)
+    )
+    return past, company
+
+
+def _features(batch: Batch, lags: int) -> Iterable[tuple[int, Tensor]]:
+    """Features [window, variable, time, feature] of some time steps after the other."""
+    past, company = _histories(batch, lags)
+    length = batch.values.shape[-1]
     width = max(1, STEPS_AT_ONCE // max(1, batch.members.numel()))
-    # Before the beginning everything is as at the beginning.
-    past = torch.nn.functional.pad(own, (lags, 0), mode="replicate")
-    company = torch.nn.functional.pad(mean, (lags, 0), mode="replicate")
-    for begin in range(0, own.shape[-1], width):
-        steps = min(width, own.shape[-1] - begin)
+    for begin in range(0, length, width):
+        steps = min(width, length - begin)
         before = past[..., begin : begin + steps + lags - 1].unfold(-1, lags, 1)
         beside = company[..., begin : begin + steps + lags].unfold(-1, lags + 1, 1)
         one = torch.ones_like(before[..., :1])

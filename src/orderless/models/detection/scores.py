@@ -78,12 +78,12 @@ def to_scores(
 
     A constant of `fit` scores where it departed, and only then; a new one scores nothing.
     """
-    unit = np.sqrt(units.of(system.names))[:, :, None]
-    share = np.array(weights)[:, None, None] * np.isfinite(errors)
-    each = np.where(np.isfinite(errors), _huber(errors / unit), 0.0)
-    total = share.sum(0)
-    scores = (share * each).sum(0) / np.where(total > 0, total, 1.0)
-    scores = smooth(np.where(system.observed, scores, np.nan))
+    scores, total = np.zeros(errors.shape[1:]), np.zeros(errors.shape[1:])
+    for own, unit, weight in zip(errors, np.sqrt(units.of(system.names)), weights, strict=True):
+        answered = np.isfinite(own)
+        scores += weight * _huber(np.where(answered, own, 0.0) / unit[:, None])
+        total += weight * answered
+    scores = smooth(np.where(system.observed, scores / np.where(total > 0, total, 1.0), np.nan))
     departed = _huber(DEPARTURE / np.sqrt(np.array(units.overall))) @ np.array(weights)
     known = ~np.isnan(system.departures)
     return np.where(known, np.where(system.departures != 0, departed, 0.0), scores)
@@ -91,7 +91,8 @@ def to_scores(
 
 def _huber(errors: np.ndarray) -> np.ndarray:
     size = np.abs(errors)
-    return np.where(size > HUBER, HUBER * (2 * size - HUBER), np.square(np.minimum(size, HUBER)))
+    near = np.minimum(size, HUBER)
+    return near * (2 * size - near)
 
 
 def smooth(scores: np.ndarray) -> np.ndarray:
