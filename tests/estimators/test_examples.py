@@ -8,7 +8,7 @@ import pytest
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 LAST_WORDS = {
     "classify_motion": "drift",
-    "find_anomalies": "the oddest sensor",
+    "find_anomalies": "the sensor to blame",
     "first_forecast": "seasonal naive",
     "keep_a_model": "the same: True",
 }
