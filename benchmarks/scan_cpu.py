@@ -2,7 +2,7 @@
 
     python -m benchmarks.scan_cpu
 
-Times are of forward and backward, and taken in turns, so that a busy moment of the machine meets
+Times are of forward and backward, and taken in turns, so that a busy time of the machine meets
 all of them; every repeat is in the record, and ratios are medians over the turns. A form that does
 not give what the reference gives is not timed. Memory is the peak above the inputs, in a fresh
 process. One multiplication is read in two ways: into a tensor that is there, the stricter one, and
@@ -107,7 +107,7 @@ def compare_constant(shape: tuple[int, ...]) -> dict:
 
 
 def ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
-    """The median over the turns, each of which met the same moment of the machine."""
+    """The median over the turns, each of which met the same time of the machine."""
     return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
 
 

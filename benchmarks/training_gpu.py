@@ -4,9 +4,9 @@
     python -m benchmarks.training_gpu memory
     python -m benchmarks.training_gpu first
 
-ETTh1 (folder/ltsf/ETTh1.parquet, or folder/ETTh1.npy with its values): look-back 336, horizon 96,
+ETTh1 (folder/ltsf/ETTh1.parquet, or folder/ETTh1.npy with its values): context 336, horizon 96,
 batch 128, default network; an epoch is one pass over the 8,209 training windows and a validation.
-Memory: 321 variables, look-back 96, horizon 720, batch 16, on noise, which costs what data costs.
+Memory: 321 variables, context 96, horizon 720, batch 16, on noise, which costs what data costs.
 First: seconds of the first fit to ETTh1 of a process, an epoch, with nothing compiled before.
 """
 

@@ -108,6 +108,7 @@ def test_masked_entries_have_no_score(seed, share):
     np.testing.assert_array_equal(np.isfinite(score), ~missing)
 
 
+@pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 @pytest.mark.parametrize(
     "dtype", ["float64", "float32", "float16", "int64", "int8", "uint8", "bool"]
 )

@@ -104,6 +104,7 @@ def test_model_selection_of_scikit_learn_works():
 
 
 @pytest.mark.filterwarnings("ignore:.*held-out time steps are too few")
+@pytest.mark.filterwarnings("ignore:These data are not what was fitted")
 @pytest.mark.parametrize("kind", SERIES)
 def test_what_has_no_labels_works_in_a_pipeline_and_in_cross_validation(kind):
     values = np.random.default_rng(0).standard_normal((60, 2))

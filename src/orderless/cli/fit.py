@@ -41,19 +41,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--horizon", type=int, metavar="STEPS", help="forecast: how far ahead (default: 24)"
     )
     parser.add_argument(
-        "--context", type=int, metavar="STEPS", help="how far to look back (default: inferred)"
+        "--context",
+        type=int,
+        metavar="STEPS",
+        help="time steps of history that an answer is made from (default: by the data)",
     )
     parser.add_argument(
-        "--season", type=int, metavar="STEPS", help="forecast: of a season (default: inferred)"
+        "--season", type=int, metavar="STEPS", help="forecast: in a season (default: found)"
     )
     parser.add_argument(
-        "--loss", choices=("l1", "mse", "huber", "smape", "quantile"), help="forecast: default: l1"
+        "--loss",
+        choices=("l1", "mse", "huber", "smape", "quantile"),
+        help="forecast: what networks are trained by (default: l1)",
     )
     parser.add_argument("--label", metavar="COLUMN", help="classify: the column of classes")
     parser.add_argument(
         "--identify",
         choices=("auto", "name", "none"),
-        help="classify: whether to tell variables apart by name (default: auto, as helps)",
+        help="classify: whether variables are known by name (default: auto, if that helps)",
     )
     parser.add_argument(
         "--contamination",
@@ -65,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--adapt",
         type=_adapt,
         metavar="STEPS",
-        help="detect: latest time steps that the level of a variable is the median of, or none "
-        "(default: auto)",
+        help="detect: the level of a variable is the median of so many latest time steps; none: "
+        "that of fit (default: auto)",
     )
     _add_training(parser.add_argument_group("network and training"))
 
@@ -89,7 +94,7 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         help="forecast: fit closed forms again with the latest rows once they are weighed "
         "(default: yes)",
     )
-    model.add_argument("--epochs", type=int, metavar="N", help="of each network, at most")
+    model.add_argument("--epochs", type=int, metavar="N", help="epochs of each network, at most")
     model.add_argument(
         "--validation-share",
         type=float,
@@ -97,7 +102,11 @@ def _add_training(model: "argparse._ArgumentGroup") -> None:
         help="held out of the data to choose and to calibrate (default: 0.2)",
     )
     model.add_argument(
-        "--seed", type=int, dest="random_state", metavar="N", help="of random numbers (default: 0)"
+        "--seed",
+        type=int,
+        dest="random_state",
+        metavar="N",
+        help="seed of random numbers (default: 0)",
     )
     model.add_argument(
         "--device", choices=("auto", "cpu", "cuda"), help="default: auto, the GPU if there is one"

@@ -120,9 +120,9 @@ def principal_loadings(values: np.ndarray, observed: np.ndarray) -> Loadings:
     z, centers, rows = _clipped(values[:, ::every], observed[:, ::every])
     diagonal = z.square().sum(1).double() / rows
     total = float(diagonal.sum())
-    gains = torch.zeros(variables, MOST)
+    gains = centers.new_zeros(variables, MOST)
     if variables < 2 or total == 0.0:
-        return Loadings(gains, centers, torch.ones(variables), torch.ones(variables))
+        return Loadings(gains, centers, torch.ones_like(centers), torch.ones_like(centers))
     dual = z.shape[1] < variables
     gram = (z.mT @ z if dual else z @ z.mT).double() / rows
     squares = float(gram.square().sum() - diagonal.square().sum())
@@ -151,7 +151,7 @@ def principal_loadings(values: np.ndarray, observed: np.ndarray) -> Loadings:
     real = eigenvalues > RANK * eigenvalues[0]
     vectors = torch.where(real, vectors, 0.0) * variables**0.5
     gains[:, : vectors.shape[1]] = (vectors * torch.where(vectors.sum(0) < 0, -1.0, 1.0)).float()
-    return Loadings(gains, centers, torch.ones(variables), torch.ones(variables))
+    return Loadings(gains, centers, torch.ones_like(centers), torch.ones_like(centers))
 
 
 def regress_loadings(

@@ -76,7 +76,7 @@ class Scaled:
     def undo(self, values: np.ndarray) -> np.ndarray:
         """Values [variable, ...] in the units of the caller; the order stays.
 
-        A variable whose scale nothing tells stays at its only reading.
+        A variable of unknown scale stays at its only reading.
         """
         unknown = np.isnan(self.scale) & ~np.isnan(values)
         return np.where(unknown, self.center, values * self.scale + self.center)
@@ -283,8 +283,8 @@ def _units(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Center and scale [variable, 1] of each."""
     pairs = np.array([scales.get(name, (0.0, np.nan)) for name in names])[:, :, None]
-    center, spread = pairs[:, 0], pairs[:, 1]
-    scale = np.where(spread == 0.0, 1.0, spread)
+    center, learned = pairs[:, 0], pairs[:, 1]
+    scale = np.where(learned == 0.0, 1.0, learned)
     known = np.isfinite(scale)
     chosen = observed
     if last is not None:
@@ -294,7 +294,7 @@ def _units(
             beyond = seen & (np.abs(recent - center) > deviations * scale)
             return 2 * beyond.sum(-1, keepdims=True) > seen.sum(-1, keepdims=True)
 
-        moved = seen & (np.abs(recent - center) > ROUNDING * np.abs(center)) & (spread == 0.0)
+        moved = seen & (np.abs(recent - center) > ROUNDING * np.abs(center)) & (learned == 0.0)
         moves = moved.any(-1, keepdims=True)
         chosen = np.where(moves, False, observed)
         chosen[:, -last:] |= seen & moves & _mask_from_first_change(moved, seen)
