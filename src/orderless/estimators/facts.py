@@ -92,9 +92,9 @@ def _detector(facts: dict[str, Check]) -> Check:
 
     def check(value: Any, where: str) -> None:
         each(value, where)
-        units = value["units"]
+        units = value["calibration"]["units"]
         if {len(units["variables"]), len(units["overall"])} != {len(value["members"])}:
-            raise ModelFileError(f"{where}.units are not those of as many members.")
+            raise ModelFileError(f"{where}.calibration.units are not those of as many members.")
 
     return check
 

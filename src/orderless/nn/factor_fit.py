@@ -157,7 +157,7 @@ def _fit_stages(
 ) -> tuple[list[Weights], Tensor]:
     """The course and the own part in turn, twice, and then everything."""
     weights = [(torch.zeros_like(one.cross.mT), torch.zeros_like(one.tip)) for one in problems]
-    total = 0.0
+    total = torch.zeros(())
     for stage in ("course", "own", "course", "own", "all"):
         rest = [one.left_over(*some) for one, some in zip(problems, weights, strict=True)]
         left = [one.left_over(*some) for one, some in zip(tests, weights[1:], strict=True)]

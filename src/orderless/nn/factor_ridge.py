@@ -46,6 +46,11 @@ class FactorForecast(nn.Module):
     as for `LinearForecast`. `blocks` is how many blocks of factors there are; 0 is the mean alone.
     """
 
+    dynamics: Tensor
+    own: Tensor
+    company: Tensor
+    course: Tensor
+
     def __init__(self, context: int, horizon: int, *, blocks: int, center: str = "mean") -> None:
         super().__init__()
         self.context, self.horizon, self.blocks, self.center = context, horizon, blocks, center
