@@ -15,7 +15,7 @@ borrows those of the steps around it, which are related, so that its coverage is
 After a short history, and of variables that `fit` did not see, intervals are wider by a factor:
 that which makes the middle four fifths hold four fifths of the same held-out targets when all but
 the last readings of each context are hidden. For new variables the table is made without the
-variable in turn, and the unit is what its last readings tell.
+variable in turn, and the unit is that of its last readings.
 """
 
 import warnings
@@ -92,7 +92,7 @@ class ErrorTable:
         }
 
     def too_short(self, past: Scaled) -> np.ndarray:
-        """Which variables [variable] are new, and have too short a history to tell their unit."""
+        """Which variables [variable] are new, with a history too short for a unit."""
         return ~past.known & (past.history < min(FEWEST_STEPS, self.histories[-1]))
 
     def _factors(self, past: Scaled) -> np.ndarray:

@@ -34,24 +34,24 @@ def width_of(batch: Batch) -> Tensor:
 
 
 def hide_earlier(batch: Batch, history: int, *, known: bool) -> Batch:
-    """The windows after the last `history` time steps, with the targets that these can tell.
+    """The windows after their last `history` time steps, and the targets that these can forecast.
 
-    known: whether `fit` saw the variables. Otherwise nothing but these steps tells their baseline
-    scale, and of a constant they tell none.
+    known: whether `fit` saw the variables. Otherwise their baseline scale is that of these steps,
+    and a constant has none.
     """
     earlier = torch.arange(batch.values.shape[-1], 0, -1) > history
     observed = batch.observed & ~earlier.to(batch.observed.device)
     values = batch.values.masked_fill(~observed, 0.0)
-    told, baseline = observed.any(-1), batch.baseline
+    counts, baseline = observed.any(-1), batch.baseline
     if not known:
-        told = (observed & (values != naive(values, observed, 1))).any(-1)
+        counts = (observed & (values != naive(values, observed, 1))).any(-1)
         scale = movement(normalize(values, observed, scale=False).values, observed).squeeze(-1)
-        baseline = torch.where(told, scale, 1.0)
+        baseline = torch.where(counts, scale, 1.0)
     return replace(
         batch,
         values=values,
         observed=observed,
-        target_observed=batch.target_observed & told.unsqueeze(-1),
+        target_observed=batch.target_observed & counts.unsqueeze(-1),
         baseline=baseline,
         complete=batch.complete and history >= batch.values.shape[-1],
     )
