@@ -12,9 +12,8 @@ PREDICT = """
 import os, signal, numpy as np, torch
 from orderless import Detector
 torch.set_num_threads(2)
-values = np.random.default_rng(0).standard_normal((150, 300))
-small = {"channels": 8, "states": 2}
-model = Detector(16, members=["ridge", "network"], network=small, epochs=1, verbose=False)
+values = np.random.default_rng(0).standard_normal((150, 100))
+model = Detector(16, network={"channels": 8, "states": 2}, epochs=1, verbose=False)
 model.set_params(training={"steps_per_epoch": 1}).fit(values[:, :3])
 expected = model.score(values)
 child = os.fork()

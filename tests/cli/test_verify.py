@@ -37,9 +37,9 @@ def test_a_table_of_cases_is_verified_without_its_classes(files, classifier):
 
 
 def test_a_broken_promise_is_exit_code_one(forecaster, capsys, monkeypatch):
-    from orderless.estimators import verification
+    from orderless.estimators import member_checks
 
-    monkeypatch.setattr(verification, "ROUNDING_64", -1.0)
+    monkeypatch.setattr(member_checks, "ROUNDING_64", -1.0)
     assert main(["verify", str(forecaster)]) == 1
     assert "BROKEN" in capsys.readouterr().out
 
@@ -48,9 +48,9 @@ def test_a_broken_promise_is_exit_code_one(forecaster, capsys, monkeypatch):
 def test_the_verdict_does_not_depend_on_a_reader(
     rounding, code, forecaster, monkeypatch, unread_main
 ):
-    from orderless.estimators import verification
+    from orderless.estimators import member_checks
 
-    monkeypatch.setattr(verification, "ROUNDING_64", rounding)
+    monkeypatch.setattr(member_checks, "ROUNDING_64", rounding)
     assert unread_main(["verify", str(forecaster)]) == code
 
 

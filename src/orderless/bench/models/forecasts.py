@@ -23,6 +23,7 @@ from orderless.bench.protocols.long_term_rules import (
 )
 from orderless.data import Batch, Series
 from orderless.models.folds import one_fold
+from orderless.models.forecasting.fit import CLOSED, NETWORKS
 from orderless.models.forecasting.naive import naive, seasonal_naive
 from orderless.models.forecasting.ridge import fit_ridges
 from orderless.models.forecasting.windows import WindowEvaluator
@@ -188,6 +189,8 @@ def _fit_orderless(problem: Problem, seed: int, options: Mapping[str, Any]) -> F
     model = Forecaster(
         problem.horizon,
         problem.context,
+        # The factors of a variable are known by its name, which windows alone do not carry.
+        members=[name for name in (*CLOSED, *NETWORKS) if name != "factor ridge"],
         season=problem.data.season,
         refit=False,  # as the protocol rules: fitted on rows of training alone
         validation_share=1 - borders.train / borders.validation,

@@ -108,7 +108,16 @@ def fit_ridges(
             counted,
         )
 
-    final, pairs = collect(evaluator, folds, context, lambda: RidgeStatistics(linear), add, refit)
+    final, pairs = collect(
+        evaluator,
+        folds,
+        context,
+        lambda: RidgeStatistics(linear),
+        add,
+        refit,
+        most_rows=MOST_ROWS,
+        many_windows=MANY_WINDOWS,
+    )
     each = linear.fit(final, pairs)
     coupled = CrossFitted(Ridge(linear), [Ridge(one) for one in each])
     if not pooled:
@@ -127,8 +136,8 @@ def collect(
     add: Callable[[Statistics, Batch, Tensor | None], None],
     refit: bool,
     *,
-    most_rows: int = MOST_ROWS,
-    many_windows: int = MANY_WINDOWS,
+    most_rows: int,
+    many_windows: int,
 ) -> tuple[Statistics, list[tuple[Statistics, Statistics]]]:
     """Statistics of all windows that are fitted on, and for each fold of training and held out.
 
