@@ -49,6 +49,9 @@ NAMED = ("wide", "long")
 """Forms of data in which variables have names."""
 FEWEST_EPOCHS = 10
 """Of fewer nothing is to be expected."""
+PLAUSIBLE, RARE = 10.0, 0.01
+"""Standard deviations within which values count as they are, and the share of cases that may have
+larger ones for nothing."""
 
 
 class Classifier(Estimator):
@@ -334,11 +337,21 @@ def _right(member: CrossFitted, target: Target) -> Tensor:
 
 
 def learn_units(panel: Panel, *, by_name: bool) -> Transform:
-    """Each variable in its own unit, or all in one where nothing tells them apart."""
+    """Each variable in its own unit, or all in one where nothing tells them apart.
+
+    Values beyond `PLAUSIBLE` units, and beyond what one case in a hundred reaches, are drawn in: a
+    broken reading decides nothing.
+    """
     lengths = [len(system.times) for system in panel.systems]
     # The level of a case may tell its class.
     scales = learn_scales(panel, lengths, across=True)
-    return Transform(scales if by_name else share_scale(scales), shared=not by_name)
+    units = Transform(scales if by_name else share_scale(scales), shared=not by_name)
+    largest = [
+        float(np.abs(one.values[one.observed]).max(initial=0.0))
+        for one in map(units.apply, panel.systems)
+    ]
+    reached = float(np.quantile(largest, 1 - RARE, method="lower"))
+    return replace(units, limit=max(PLAUSIBLE, reached))
 
 
 def _find_groups(groups: Any, cases: int, device: torch.device) -> Tensor:
