@@ -22,7 +22,7 @@ import torch
 from benchmarks.records import RESULTS, write_record
 from orderless import Classifier, Detector, Forecaster
 from orderless.data import read_panel
-from orderless.data.simulate import faulty_plant, plant
+from orderless.data.simulate import plant
 
 CLOSED = ["naive", "seasonal naive", "ridge", "coupled ridge", "factor ridge"]
 CASES: dict[str, Callable[[argparse.Namespace], Iterator["Row"]]] = {}
@@ -39,6 +39,7 @@ class Row:
 
     @property
     def met(self) -> bool:
+        """Whether every figure lies within the limits."""
         low = self.least is None or min(self.found) >= self.least
         return low and (self.most is None or max(self.found) <= self.most)
 
